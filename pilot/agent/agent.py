@@ -119,7 +119,7 @@ class Agent:
         if self._settings.envoy.disable:
             await self._shutdown.wait()
             return 0
-        write_bootstrap(self._proxy, self._bootstrap)
+        write_bootstrap(self._proxy, self._settings.envoy, self._bootstrap)
         envoy = await EnvoyProcess.start(self._config.binary_path, build_arguments(self._proxy, self._settings))
         stack.push_async_callback(envoy.stop)
         return await self._supervise(envoy)
@@ -171,7 +171,7 @@ class Agent:
         status, port = self._settings.status, self._config.status_port
         envoy = (
             []
-            if self._settings.envoy.disable
+            if self._settings.envoy.disable or not status.merges_envoy
             else [MetricsTarget("envoy", self._loopback, self._config.proxy_admin_port, "/stats/prometheus")]
         )
         # Only sidecars have an application. On a gateway, this port may be exposed to clients.

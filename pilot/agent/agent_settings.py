@@ -78,6 +78,29 @@ class EnvoySettings:
         env="ENVOY_STATUS_PORT_ENABLE_PROXY_PROTOCOL",
     )
     prometheus_port: int = setting(15090, "Port of Envoy's /stats/prometheus.", env="ENVOY_PROMETHEUS_PORT")
+    secure_metrics_port: int = setting(
+        0,
+        "Port of Envoy's /stats/prometheus for clients with a certificate of the mesh. 0 disables it.",
+        env="ENVOY_SECURE_METRICS_PORT",
+    )
+    secure_merged_metrics_port: int = setting(
+        0,
+        "Port of the merged metrics for clients with a certificate of the mesh. 0 disables it.",
+        env="ENVOY_SECURE_MERGED_METRICS_PORT",
+    )
+    bootstrap: str = setting(
+        "",
+        "File with a complete bootstrap, which Envoy uses instead of the generated one and of "
+        "ProxyConfig.customConfigFile. It is not a template.",
+        env="ISTIO_BOOTSTRAP",
+    )
+    bootstrap_override: str = setting(
+        "",
+        "File with a bootstrap in YAML or JSON that Envoy merges over the generated one. $(HOST_IP) is replaced with "
+        "the variable HOST_IP.",
+        env="ISTIO_BOOTSTRAP_OVERRIDE",
+    )
+    host_ip: str = setting("", "IP address of the node, for $(HOST_IP) in a bootstrap override.", env="HOST_IP")
     minimum_drain: Duration = setting(
         parse_duration("5s"),
         "With EXIT_ON_ZERO_ACTIVE_CONNECTIONS, time to drain before the agent first counts the remaining connections.",
@@ -185,6 +208,9 @@ class StatusSettings:
     prometheus_scrape: str = setting(
         "", "Location of the application's metrics, as JSON.", env="ISTIO_PROMETHEUS_ANNOTATIONS"
     )
+    merges_envoy: bool = setting(
+        True, "Merge Envoy's metrics into the metrics page of the agent.", env="PILOT_AGENT_MERGE_ENVOY_STATS"
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,6 +247,9 @@ class ModuleSettings:
     max_retries: int = setting(
         5, "Maximum number of retries after a transient failure to fetch a module.", env="WASM_HTTP_REQUEST_MAX_RETRIES"
     )
+    request_timeout: Duration = setting(
+        parse_duration("15s"), "Maximum time of an attempt to fetch a module.", env="WASM_HTTP_REQUEST_TIMEOUT"
+    )
     allowed_cidrs: tuple[str, ...] = setting(
         (),
         "Private CIDRs from which modules may be fetched. Required for a registry inside the cluster.",
@@ -232,7 +261,7 @@ class ModuleSettings:
     max_bytes: int = setting(
         256 * 1024 * 1024,
         "Maximum size of a module or image layer, in bytes. Larger ones are rejected.",
-        env="WASM_MODULE_MAX_BYTES",
+        env="ISTIO_WASM_MAX_BINARY_SIZE_BYTES",
     )
     extra_roots: str = setting(
         "",

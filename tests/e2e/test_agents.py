@@ -9,7 +9,9 @@ import os
 import pathlib
 import re
 import signal
+import ssl
 import threading
+import urllib.request
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -46,6 +48,7 @@ ENVIRONMENT = {
     "ISTIO_KUBE_APP_PROBERS": json.dumps(PROBERS),
     "EXIT_ON_ZERO_ACTIVE_CONNECTIONS": "true",
     "MINIMUM_DRAIN_DURATION": "0s",
+    "ENVOY_SECURE_METRICS_PORT": "15091",
 }
 POLICY = """
 apiVersion: security.istio.io/v1
@@ -113,7 +116,7 @@ class Mesh:
             discovery,
             self.root.roots_pem,
             join=host.join_as_proxy,
-            environ={**self._certificate, **ENVIRONMENT},
+            environ={**self._certificate, **ENVIRONMENT, "OUTPUT_CERTS": str(self.work / account / "certs")},
             config={"proxyMetadata": {"ISTIO_META_WORKLOAD_NAME": account}},
         )
         self._stack.callback(sidecar.stop)
@@ -271,6 +274,33 @@ def test_metrics_of_envoy_and_agent_are_merged(mesh: Mesh) -> None:
     assert "envoy_server_state" in mesh.client.run(
         lambda: mesh.sidecars["web"].get("/stats/prometheus", "127.0.0.1:15090")
     )
+
+
+def test_secure_metrics_require_a_certificate_of_the_mesh(mesh: Mesh) -> None:
+    def scrape(context: ssl.SSLContext) -> str:
+        request = urllib.request.Request("https://127.0.0.1:15091/stats/prometheus")
+        with urllib.request.urlopen(request, timeout=10, context=context) as response:
+            body: bytes = response.read()
+        return body.decode()
+
+    context = ssl.create_default_context(cadata=mesh.root.roots_pem)
+    context.check_hostname = False
+    with pytest.raises(OSError, match=r"(?i)certificate required|closed|reset"):
+        mesh.client.run(lambda: scrape(context))
+    files = mesh.work / "web" / "certs"
+    context.load_cert_chain(files / "cert-chain.pem", files / "key.pem")
+    assert "envoy_server_state" in mesh.client.run(lambda: scrape(context))
+
+
+def test_metrics_are_compressed_on_request(mesh: Mesh) -> None:
+    def encoding(accepted: str) -> str | None:
+        request = urllib.request.Request("http://127.0.0.1:15090/stats/prometheus")
+        request.add_header("accept-encoding", accepted)
+        with urllib.request.urlopen(request, timeout=10) as response:
+            return str(response.headers.get("content-encoding"))
+
+    for name in ("gzip", "br", "zstd"):
+        assert mesh.client.run(lambda name=name: encoding(name)) == name
 
 
 def test_envoy_rejects_no_configuration(mesh: Mesh) -> None:

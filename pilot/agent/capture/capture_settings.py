@@ -196,6 +196,12 @@ class OperationSettings:
     native: bool = setting(
         False, "Use nftables even if iptables-restore is installed.", flag="native-nftables", env="NATIVE_NFTABLES"
     )
+    variant: str = setting(
+        "",
+        "Variant of iptables: legacy or nft. If empty, the default of the system is used.",
+        flag="force-iptables-binary",
+        env="FORCE_IPTABLES_BINARY",
+    )
     validate: bool = setting(False, "Check that connections are captured.", flag="run-validation", env="RUN_VALIDATION")
     probe_port: int = setting(
         15002, "Port that --run-validation connects to.", flag="iptables-probe-port", env="IPTABLES_PROBE_PORT"

@@ -12,27 +12,36 @@ from pilot.agent.capture.iptables_text import build_restore_input
 PROGRAMS = {Family.V4: "iptables", Family.V6: "ip6tables"}
 
 
-def is_installed(family: Family = Family.V4) -> bool:
-    """Return whether the programs for an IP family are installed."""
-    return all(shutil.which(f"{PROGRAMS[family]}-{command}") for command in ("save", "restore"))
+def is_installed(family: Family = Family.V4, variant: str = "") -> bool:
+    """Return whether the programs for an IP family are installed.
+
+    `variant` is legacy or nft. If empty, the system's default is used.
+    """
+    return all(shutil.which(_program(family, variant, command)) for command in ("save", "restore"))
 
 
-def restore_input(family: Family, chains: Sequence[CaptureChain]) -> str:
+def restore_input(family: Family, chains: Sequence[CaptureChain], variant: str = "") -> str:
     """Return the input for iptables-restore that replaces all chains of the mesh, or "" if there is nothing to do.
 
     Raises RulesError if the existing rules cannot be read.
     """
-    return build_restore_input(chains, _run([f"{PROGRAMS[family]}-save"]))
+    return build_restore_input(chains, _run([_program(family, variant, "save")]))
 
 
-def apply(chains: Mapping[Family, Sequence[CaptureChain]]) -> None:
+def apply(chains: Mapping[Family, Sequence[CaptureChain]], variant: str = "") -> None:
     """Replace all chains of the mesh in the network namespace of the process.
 
     Each table is replaced atomically. Raises RulesError.
     """
     for family in Family:
-        if (chains.get(family) or is_installed(family)) and (text := restore_input(family, chains.get(family, ()))):
-            _run([f"{PROGRAMS[family]}-restore", "--noflush", "--wait"], text)
+        if not chains.get(family) and not is_installed(family, variant):
+            continue
+        if text := restore_input(family, chains.get(family, ()), variant):
+            _run([_program(family, variant, "restore"), "--noflush", "--wait"], text)
+
+
+def _program(family: Family, variant: str, command: str) -> str:
+    return "-".join(filter(None, (PROGRAMS[family], variant, command)))
 
 
 def _run(command: list[str], stdin: str = "") -> str:

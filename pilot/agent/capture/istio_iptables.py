@@ -18,6 +18,7 @@ from pilot.lib.logging import log
 
 NOT_CAPTURED = 126
 """Exit status that tells a CNI plugin to set up the pod again."""
+VARIANTS = ("", "legacy", "nft")
 _log = log.scope("default")
 Chains = Mapping[Family, Sequence[CaptureChain]]
 
@@ -25,6 +26,10 @@ Chains = Mapping[Family, Sequence[CaptureChain]]
 def run(settings: CaptureSettings) -> int:
     """Run the command and return the exit status. Raises FlagError and RulesError."""
     operation = settings.operation
+    if operation.variant not in VARIANTS:
+        raise FlagError(
+            f"invalid argument for --force-iptables-binary: {operation.variant!r} is neither legacy nor nft"
+        )
     if operation.namespace:
         _enter_namespace(operation.namespace)
     if operation.clean:
@@ -56,7 +61,7 @@ def _name_servers() -> list[str]:
 def _apply(chains: Chains, operation: OperationSettings, config: CaptureConfig) -> None:
     pod_network.add_routes(chains, config.tproxy)
     if _uses_iptables(operation):
-        iptables_restore.apply(chains)
+        iptables_restore.apply(chains, operation.variant)
     else:
         nftables_netlink.apply(chains)
     backend = "iptables" if _uses_iptables(operation) else "nftables"
@@ -70,23 +75,24 @@ def _clean(settings: CaptureSettings) -> int:
         print(_dry_run_output({}, settings.operation), end="")
         return 0
     nftables_netlink.apply({})
-    if iptables_restore.is_installed():
-        iptables_restore.apply({})
+    if iptables_restore.is_installed(variant=settings.operation.variant):
+        iptables_restore.apply({}, settings.operation.variant)
     pod_network.remove_routes(Family, Tproxy(settings.inbound.mark, settings.inbound.table))
     return 0
 
 
 def _uses_iptables(operation: OperationSettings) -> bool:
-    return iptables_restore.is_installed() and not operation.native
+    """Return whether iptables applies the rules. A variant that the user forces must be installed."""
+    return not operation.native and bool(operation.variant or iptables_restore.is_installed())
 
 
 def _dry_run_output(chains: Chains, operation: OperationSettings) -> str:
     if not _uses_iptables(operation):
         return build_script(chains)
     return "".join(
-        iptables_restore.restore_input(family, chains.get(family, ()))
+        iptables_restore.restore_input(family, chains.get(family, ()), operation.variant)
         for family in Family
-        if chains.get(family) or iptables_restore.is_installed(family)
+        if chains.get(family) or iptables_restore.is_installed(family, operation.variant)
     )
 
 

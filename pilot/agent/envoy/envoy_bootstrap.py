@@ -12,7 +12,12 @@ from typing import Any
 SDS_SOCKET = "./var/run/secrets/workload-spiffe-uds/socket"
 RUNTIME: Mapping[str, Any] = {
     "re2.max_program_size.error_level": 32768,  # the default, 100, rejects ordinary regular expressions
+    "envoy.reloadable_features.http_reject_path_with_fragment": False,  # remove the fragment instead
+    "envoy.reloadable_features.fixed_heap_use_allocated": True,
+    # If true, consistent hashing ignores endpoints that are added later (https://github.com/envoyproxy/envoy/issues/45212).
+    "envoy.reloadable_features.coalesce_lb_rebuilds_on_batch_update": False,
 }
+UNLIMITED_CONNECTIONS = 2**31 - 1
 
 # HBONE needs internal listeners, which only the bootstrap can enable. The node's metadata tells the control plane that
 # they exist.

@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pilot.agent.agent_settings import AgentSettings
-from pilot.agent.envoy.envoy_bootstrap import RUNTIME, ProxyNode, build_bootstrap, build_cluster, parse_address
-from pilot.agent.envoy.static_listeners import build_readiness_listener, build_stats_listener
+from pilot.agent.agent_settings import AgentSettings, EnvoySettings
+from pilot.agent.envoy.envoy_bootstrap import (
+    RUNTIME,
+    UNLIMITED_CONNECTIONS,
+    ProxyNode,
+    build_bootstrap,
+    build_cluster,
+    parse_address,
+)
+from pilot.agent.envoy.static_listeners import (
+    build_readiness_listener,
+    build_secure_merged_listener,
+    build_secure_stats_listener,
+    build_stats_listener,
+)
 from pilot.agent.envoy.stats_config import build_stats_config
 from pilot.agent.proxy.proxy_context import VERSION, ProxyContext
 from pilot.agent.unix_sockets import sds_socket, xds_socket
@@ -21,6 +33,11 @@ INTERVALS = {
     "sidecar.istio.io/statsFlushInterval": "stats_flush_interval",
     "sidecar.istio.io/statsEvictionInterval": "stats_eviction_interval",
 }
+MAX_CONNECTIONS_VARIABLE = "ISTIO_META_GLOBAL_DOWNSTREAM_MAX_CONNECTIONS"
+MAX_CONNECTIONS_RUNTIME = "overload.global_downstream_max_connections"
+_CONNECTIONS_TYPE = (
+    "type.googleapis.com/envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig"
+)
 # Resources of the control plane refer to these cluster names.
 METRICS_SERVICE, ACCESS_LOG_SERVICE = "envoy_metrics_service", "envoy_accesslog_service"
 
@@ -44,10 +61,8 @@ def build_proxy_bootstrap(proxy: ProxyContext, settings: AgentSettings) -> dict[
         config, proxy.annotations, proxy.addresses, settings.envoy.exit_on_zero_connections
     )
     resources = bootstrap["static_resources"]
-    resources["listeners"] = [
-        build_stats_listener(wildcard, settings.envoy.prometheus_port),
-        build_readiness_listener(wildcard, settings.envoy.readiness_port, settings.envoy.readiness_proxy_protocol),
-    ]
+    bootstrap["overload_manager"] = build_overload_manager(config)
+    resources["listeners"] = _build_listeners(wildcard, config, settings.envoy)
     resources["clusters"] += _service_clusters(config)
     for annotation, field in INTERVALS.items():
         if text := proxy.annotations.get(annotation):
@@ -58,6 +73,41 @@ def build_proxy_bootstrap(proxy: ProxyContext, settings: AgentSettings) -> dict[
         resources["clusters"].append(_local_cluster())
         bootstrap["cluster_manager"] = {"local_cluster_name": "local_cluster"}
     return bootstrap
+
+
+def _build_listeners(host: str, config: ProxyConfig, settings: EnvoySettings) -> list[dict[str, Any]]:
+    """Return the listeners for metrics and probes."""
+    listeners = [
+        build_stats_listener(host, settings.prometheus_port, config.stats_compression is not False),
+        build_readiness_listener(host, settings.readiness_port, settings.readiness_proxy_protocol),
+    ]
+    if settings.secure_metrics_port:
+        listeners.append(build_secure_stats_listener(host, settings.secure_metrics_port))
+    if settings.secure_merged_metrics_port:
+        listeners.append(build_secure_merged_listener(host, settings.secure_merged_metrics_port))
+    return listeners
+
+
+def build_overload_manager(config: ProxyConfig) -> dict[str, Any]:
+    """Return the limit of the connections that clients may have to the proxy.
+
+    It is configured in connectionSettings, in the proxy's metadata or, deprecated, as a runtime value, in this order.
+    Raises ValueError for a value that is not a number.
+    """
+    connections = config.connection_settings
+    limit = (connections.global_downstream_connection_limit if connections else 0) or 0
+    for source, values, name in (
+        ("proxyMetadata", config.proxy_metadata, MAX_CONNECTIONS_VARIABLE),
+        ("runtimeValues", config.runtime_values, MAX_CONNECTIONS_RUNTIME),
+    ):
+        if limit > 0 or not (text := values.get(name)):
+            continue
+        if not (text.isascii() and text.isdigit() and 0 < int(text) <= UNLIMITED_CONNECTIONS):
+            raise ValueError(f"ProxyConfig: {source}.{name}: {text!r} is not a number of connections")
+        limit = int(text)
+    monitor = {"@type": _CONNECTIONS_TYPE, "max_active_downstream_connections": limit or UNLIMITED_CONNECTIONS}
+    name = "envoy.resource_monitors.global_downstream_max_connections"
+    return {"resource_monitors": [{"name": name, "typed_config": monitor}]}
 
 
 def build_agent_node(proxy: ProxyContext, settings: AgentSettings) -> ProxyNode:
@@ -110,12 +160,15 @@ def _node_cluster(proxy: ProxyContext, flag: str) -> str:
 
 
 def build_runtime(overrides: Mapping[str, str]) -> dict[str, Any]:
-    """Return Envoy's runtime values: the defaults, changed by the overrides. An empty override removes a default."""
+    """Return Envoy's runtime values: the defaults, changed by the overrides. An empty override removes a default.
+
+    The limit of connections is not among them, because the overload manager enforces it.
+    """
     values = {
         **RUNTIME,
         **{name: value == "true" if value in ("true", "false") else value for name, value in overrides.items()},
     }
-    return {name: value for name, value in values.items() if value != ""}
+    return {name: value for name, value in values.items() if value != "" and name != MAX_CONNECTIONS_RUNTIME}
 
 
 def _service_clusters(config: ProxyConfig) -> list[dict[str, Any]]:

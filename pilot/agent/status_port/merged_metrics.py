@@ -5,15 +5,21 @@ https://istio.io/latest/docs/ops/integrations/prometheus/#option-1-metrics-mergi
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 import http.client
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 TIMEOUT_HEADER = "x-prometheus-scrape-timeout-seconds"
 ACCEPT = "text/plain;version=0.0.4;q=1.0,*/*;q=0.1"
 DEFAULT_TIMEOUT = 10.0
 MAX_LINE_BYTES = 1 << 16
+MAX_PAGE_BYTES = 10 << 20
+"""Maximum size of a page of an application with several targets. Larger pages count as failed scrapes."""
+MAX_SCRAPES = 8
+"""Maximum number of an application's pages that are read at the same time."""
 EOF_MARKER = b"# EOF"
 """The last line of an OpenMetrics page. Applications may send it regardless of the Accept header, and parsers stop
 there."""
@@ -68,20 +74,41 @@ def _parse_port(variable: str, text: object, status_port: int) -> int:
 
 def merge_metrics(
     agent_metrics: bytes,
-    targets: Iterable[MetricsTarget],
+    targets: Sequence[MetricsTarget],
     timeout: float,
     on_failure: Callable[[MetricsTarget, Exception], None],
 ) -> Iterator[bytes]:
     """Yield the lines of the agent's metrics, followed by those of each target.
 
-    `on_failure` is called for each target that cannot be scraped.
+    The pages of an application with several targets are read at the same time, and limited to MAX_PAGE_BYTES. All other
+    pages are streamed. `on_failure` is called for each target that cannot be scraped.
     """
     yield agent_metrics
-    for target in targets:
-        try:
-            yield from _scrape(target, timeout)
-        except (OSError, http.client.HTTPException) as error:
-            on_failure(target, error)
+    applications = [target for target in targets if target.source == "application"]
+    with contextlib.ExitStack() as stack:
+        pages: dict[MetricsTarget, concurrent.futures.Future[bytes]] = {}
+        if len(applications) > 1:
+            pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(min(len(applications), MAX_SCRAPES)))
+            pages = {target: pool.submit(_read_page, target, timeout) for target in applications}
+        for target in targets:
+            try:
+                if target in pages:
+                    yield pages[target].result()
+                else:
+                    yield from _scrape(target, timeout)
+            except (OSError, http.client.HTTPException) as error:
+                on_failure(target, error)
+
+
+def _read_page(target: MetricsTarget, timeout: float) -> bytes:
+    """Return a whole page. Raises HTTPException if it is too large."""
+    lines, size = [], 0
+    for line in _scrape(target, timeout):
+        lines.append(line)
+        size += len(line)
+        if size > MAX_PAGE_BYTES:
+            raise http.client.HTTPException(f"the page is larger than {MAX_PAGE_BYTES} bytes")
+    return b"".join(lines)
 
 
 def _scrape(target: MetricsTarget, timeout: float) -> Iterator[bytes]:

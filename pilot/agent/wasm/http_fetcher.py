@@ -64,7 +64,7 @@ class HttpFetcher:
     def remaining(self, deadline: float) -> float:
         """Return the seconds until a deadline. Raises FetchError if it has passed."""
         if (seconds := deadline - self._clock()) <= 0:
-            raise FetchError("timed out")
+            raise FetchError("timed out", is_retryable=True)
         return seconds
 
     def get(

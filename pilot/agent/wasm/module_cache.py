@@ -68,7 +68,8 @@ class ModuleCache:
     """The modules in a directory. Thread-safe.
 
     `insecure_hosts` are the registries and servers whose certificates are not verified, or `*` for all. `docker_config`
-    is the Docker configuration for images without a pull secret. It is read for each fetch.
+    is the Docker configuration for images without a pull secret. It is read for each fetch. `request_seconds` limits
+    each attempt to fetch a module from a web server.
     """
 
     def __init__(
@@ -81,9 +82,11 @@ class ModuleCache:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         docker_config: pathlib.Path | None = None,
+        request_seconds: float = 15.0,
     ) -> None:
         self._directory, self._fetcher, self._observer = directory, fetcher, observer
         self._insecure_hosts, self._max_retries, self._docker_config = insecure_hosts, max_retries, docker_config
+        self._request_seconds = request_seconds
         self._clock, self._sleep, self._lock = clock, sleep, threading.Lock()
         self._last_used: dict[pathlib.Path, float] = {}
         self._digests: dict[str, str] = {}
@@ -149,7 +152,8 @@ class ModuleCache:
         parts = urlsplit(source.url)
         insecure = bool(self._insecure_hosts & {"*", parts.netloc})
         if parts.scheme in ("http", "https"):
-            response = self._fetcher.get(source.url, deadline, insecure=insecure)
+            attempt = min(deadline, self._fetcher.deadline(self._request_seconds))
+            response = self._fetcher.get(source.url, attempt, insecure=insecure)
             if response.status != 200:
                 raise FetchError(
                     f"{parts.netloc} returned status {response.status} for a Wasm module",
@@ -240,6 +244,7 @@ def build_module_cache(settings: ModuleSettings, config_path: str, observer: Cac
         frozenset(settings.insecure_hosts),
         settings.max_retries,
         docker_config=docker_config,
+        request_seconds=settings.request_timeout.seconds,
     )
 
 

@@ -7,26 +7,28 @@ import http.server
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 
 class App(http.server.ThreadingHTTPServer):
-    """An application that responds with its status and records requests."""
+    """An application that responds with its status and records requests. `before` is called before each response."""
 
     daemon_threads = True
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         app = self
         self.status, self.body, self.requests = 200, b"fine", list[Any]()
+        self.before: Callable[[], object] = lambda: None
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 app.requests.append(
                     (self.path, {k.lower(): v for k, v in self.headers.items()}, self.client_address[0])
                 )
+                app.before()
                 self.send_response(app.status)
                 self.send_header("location", "http://elsewhere.example/")
                 self.end_headers()

@@ -12,7 +12,7 @@ from pilot.agent.capture.iptables_text import build_restore_input
 from tests.unit.agent.capture.test_pod_chains import INJECTED, OLD_RULES, chains
 
 
-def fake_iptables(folder: pathlib.Path, rules: str, status: int = 0) -> None:
+def fake_iptables(folder: pathlib.Path, rules: str, status: int = 0, variant: str = "") -> None:
     """Write iptables programs that have existing rules and record their input."""
     for name in ("iptables", "ip6tables"):
         (folder / f"{name}-saved").write_text(rules)
@@ -21,7 +21,7 @@ def fake_iptables(folder: pathlib.Path, rules: str, status: int = 0) -> None:
             "restore": f"echo $* >{folder}/{name}-input; cat >>{folder}/{name}-input; exit {status}",
         }
         for command, script in programs.items():
-            path = folder / f"{name}-{command}"
+            path = folder / f"{name}{variant}-{command}"
             path.write_text(f"#!/bin/sh\n{script}\n")
             path.chmod(0o755)
 
@@ -43,3 +43,12 @@ def test_iptables_failure_is_reported(tmp_path: pathlib.Path, monkeypatch: pytes
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     with pytest.raises(RulesError, match="iptables-restore: exit status 3"):
         restore.apply({Family.V4: chains(INJECTED)})
+
+
+def test_forced_variant_of_iptables_is_used(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_iptables(tmp_path, "", variant="-legacy")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    restore.apply({Family.V4: chains(INJECTED)}, "legacy")
+    assert (tmp_path / "iptables-input").exists()
+    with pytest.raises(RulesError, match="iptables-nft-save: No such file or directory"):
+        restore.apply({Family.V4: chains(INJECTED)}, "nft")

@@ -71,8 +71,10 @@ class Namespace:
         self.has_iptables, self.is_captured = False, True
         monkeypatch.setattr(network, "IPRoute", lambda: self)
         monkeypatch.setattr(netlink, "apply", lambda chains: self.steps.append(f"nftables: {self.count_rules(chains)}"))
-        monkeypatch.setattr(restore, "apply", lambda chains: self.steps.append(f"iptables: {self.count_rules(chains)}"))
-        monkeypatch.setattr(restore, "is_installed", lambda *_: self.has_iptables)
+        monkeypatch.setattr(
+            restore, "apply", lambda chains, variant="": self.steps.append(f"iptables: {self.count_rules(chains)}")
+        )
+        monkeypatch.setattr(restore, "is_installed", lambda *_, **__: self.has_iptables)
         monkeypatch.setattr(run, "check_capture", self.probe)
         monkeypatch.setattr("pilot.agent.capture.istio_iptables.netns.setns", self.enter)
 

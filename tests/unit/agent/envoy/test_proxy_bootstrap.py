@@ -18,6 +18,12 @@ from pilot.settings.parse import load_sections
 from tests.unit.agent.envoy.test_envoy_bootstrap import at, cluster
 
 SETTINGS = AgentSettings()
+DEFAULT_RUNTIME = {
+    "re2.max_program_size.error_level": 32768,
+    "envoy.reloadable_features.http_reject_path_with_fragment": False,
+    "envoy.reloadable_features.fixed_heap_use_allocated": True,
+    "envoy.reloadable_features.coalesce_lb_rebuilds_on_batch_update": False,
+}
 
 
 def make_context(config: dict[str, Any] | None = None, **changes: Any) -> ProxyContext:
@@ -159,12 +165,77 @@ def test_locality_comes_from_a_label(labels: dict[str, str], expected: dict[str,
 
 
 def test_runtime_values_override_or_remove_defaults() -> None:
-    assert build_runtime({"a": "true", "b": "1.5"}) == {
-        "re2.max_program_size.error_level": 32768,
-        "a": True,
-        "b": "1.5",
+    assert build_runtime({"a": "true", "b": "1.5"}) == {**DEFAULT_RUNTIME, "a": True, "b": "1.5"}
+    assert "re2.max_program_size.error_level" not in build_runtime({"re2.max_program_size.error_level": ""})
+
+
+def test_consistent_hashing_reaches_new_endpoints() -> None:
+    assert build_runtime({})["envoy.reloadable_features.coalesce_lb_rebuilds_on_batch_update"] is False
+
+
+VARIABLE, RUNTIME_VALUE = "ISTIO_META_GLOBAL_DOWNSTREAM_MAX_CONNECTIONS", "overload.global_downstream_max_connections"
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({}, 2147483647),
+        ({"runtimeValues": {RUNTIME_VALUE: "3"}}, 3),
+        ({"runtimeValues": {RUNTIME_VALUE: "3"}, "proxyMetadata": {VARIABLE: "2"}}, 2),
+        ({"proxyMetadata": {VARIABLE: "2"}, "connectionSettings": {"globalDownstreamConnectionLimit": 1}}, 1),
+    ],
+)
+def test_global_limit_of_connections(config: dict[str, Any], expected: int) -> None:
+    bootstrap = build_proxy_bootstrap(make_context(config), SETTINGS)
+    (monitor,) = bootstrap["overload_manager"]["resource_monitors"]
+    assert monitor["typed_config"]["max_active_downstream_connections"] == expected
+    assert RUNTIME_VALUE not in bootstrap["layered_runtime"]["layers"][0]["static_layer"]
+
+
+def test_global_limit_of_connections_must_be_a_number() -> None:
+    with pytest.raises(ValueError, match=rf"ProxyConfig: proxyMetadata.{VARIABLE}: 'many' is not a number of conn"):
+        build_proxy_bootstrap(make_context({"proxyMetadata": {VARIABLE: "many"}}), SETTINGS)
+
+
+def http_filters(bootstrap: dict[str, Any], port: int) -> list[str]:
+    (selected,) = (
+        entry
+        for entry in bootstrap["static_resources"]["listeners"]
+        if entry["address"]["socket_address"]["port_value"] == port
+    )
+    manager = selected["filter_chains"][0]["filters"][0]["typed_config"]
+    return [http_filter["name"].removeprefix("envoy.filters.http.") for http_filter in manager["http_filters"]]
+
+
+def test_metrics_are_compressed_unless_disabled() -> None:
+    compressed = ["compressor.brotli", "compressor.zstd", "compressor.gzip", "router"]
+    assert http_filters(build_proxy_bootstrap(make_context(), SETTINGS), 15090) == compressed
+    plain = build_proxy_bootstrap(make_context({"statsCompression": False}), SETTINGS)
+    assert http_filters(plain, 15090) == ["router"]
+
+
+def test_secure_metrics_ports_require_certificates_of_the_mesh() -> None:
+    variables = {"ENVOY_SECURE_METRICS_PORT": "15091", "ENVOY_SECURE_MERGED_METRICS_PORT": "15092"}
+    settings = load_sections(AgentSettings(), (), variables).settings
+    listeners = build_proxy_bootstrap(make_context(), settings)["static_resources"]["listeners"]
+    routes = {}
+    for entry in listeners:
+        (chain,) = entry["filter_chains"]
+        if "transport_socket" not in chain:
+            continue
+        tls = chain["transport_socket"]["typed_config"]
+        assert tls["require_client_certificate"] is True
+        context = tls["common_tls_context"]
+        (certificate,) = context["tls_certificate_sds_secret_configs"]
+        roots = context["combined_validation_context"]["validation_context_sds_secret_config"]
+        assert (certificate["name"], roots["name"]) == ("default", "ROOTCA")
+        port = entry["address"]["socket_address"]["port_value"]
+        (host,) = chain["filters"][0]["typed_config"]["route_config"]["virtual_hosts"]
+        routes[port] = [(route["match"]["prefix"], route["route"]["cluster"]) for route in host["routes"]]
+    assert routes == {
+        15091: [("/stats/prometheus", "prometheus_stats")],
+        15092: [("/stats/prometheus", "agent"), ("/metrics", "agent")],
     }
-    assert build_runtime({"re2.max_program_size.error_level": ""}) == {}
 
 
 def test_proxy_config_servers_become_clusters() -> None:
@@ -210,14 +281,21 @@ def test_bootstrap_matches_envoys_schema() -> None:
     from envoy.config.bootstrap.v3 import bootstrap_pb2
     from envoy.config.metrics.v3 import metrics_service_pb2  # noqa: F401 (its type is in the message)
     from envoy.extensions.bootstrap.internal_listener.v3 import internal_listener_pb2  # noqa: F401
+    from envoy.extensions.compression.brotli.compressor.v3 import brotli_pb2  # noqa: F401
+    from envoy.extensions.compression.gzip.compressor.v3 import gzip_pb2  # noqa: F401
+    from envoy.extensions.compression.zstd.compressor.v3 import zstd_pb2  # noqa: F401
+    from envoy.extensions.filters.http.compressor.v3 import compressor_pb2  # noqa: F401
     from envoy.extensions.filters.http.router.v3 import router_pb2  # noqa: F401
     from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2  # noqa: F401
+    from envoy.extensions.resource_monitors.downstream_connections.v3 import downstream_connections_pb2  # noqa: F401
+    from envoy.extensions.transport_sockets.tls.v3 import tls_pb2  # noqa: F401
     from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2  # noqa: F401
 
     config = {"envoyMetricsService": {"address": "a:1"}, "extraStatTags": ["t"], "runtimeValues": {"x": "false"}}
     annotations = {"sidecar.istio.io/statsHistogramBuckets": '{"a": [1]}', "sidecar.istio.io/statsFlushInterval": "10s"}
     bootstrap = build_proxy_bootstrap(
-        make_context(config, annotations=annotations, metadata={"ENABLE_SELF_DISCOVERY": "true"}), SETTINGS
+        make_context(config, annotations=annotations, metadata={"ENABLE_SELF_DISCOVERY": "true"}),
+        load_sections(AgentSettings(), (), {"ENVOY_SECURE_METRICS_PORT": "15091"}).settings,
     )
     message = json_format.ParseDict(json.loads(json.dumps(bootstrap)), bootstrap_pb2.Bootstrap())
     assert message.node.id.startswith("sidecar~")
@@ -245,7 +323,24 @@ HTTP2 = {
 ADS_SOURCE = {"ads": {}, "initial_fetch_timeout": "0s", "resource_api_version": "V3"}
 
 
-CONFIG = {"zipkinAddress": "zipkin.istio-system:9411", "envoyMetricsService": {"address": "10.0.0.9:15001"}}
+CONNECTIONS = {
+    "resource_monitors": [
+        {
+            "name": "envoy.resource_monitors.global_downstream_max_connections",
+            "typed_config": {
+                "@type": f"{TYPE}extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",
+                "max_active_downstream_connections": 2147483647,
+            },
+        }
+    ]
+}
+
+
+CONFIG = {
+    "statsCompression": False,
+    "zipkinAddress": "zipkin.istio-system:9411",
+    "envoyMetricsService": {"address": "10.0.0.9:15001"},
+}
 
 
 def listener(port: int, stat_prefix: str, match: dict[str, str], target: str, timeout: str) -> dict[str, Any]:
@@ -323,7 +418,7 @@ def test_sidecar_bootstrap() -> None:
         },
         "layered_runtime": {
             "layers": [
-                {"name": "mesh", "static_layer": {"re2.max_program_size.error_level": 32768}},
+                {"name": "mesh", "static_layer": DEFAULT_RUNTIME},
                 {"name": "admin", "admin_layer": {}},
             ]
         },
@@ -373,6 +468,7 @@ def test_sidecar_bootstrap() -> None:
             }
         ],
         "cluster_manager": {"local_cluster_name": "local_cluster"},
+        "overload_manager": CONNECTIONS,
     }
     assert {name: value for name, value in statistics.items() if name != "stats_tags"} == {
         "use_all_default_tags": False,
@@ -414,6 +510,7 @@ def test_minimal_bootstrap_sections() -> None:
         "layered_runtime",
         "static_resources",
         "stats_config",
+        "overload_manager",
     ]
     assert [cluster_config["name"] for cluster_config in bootstrap["static_resources"]["clusters"]] == [
         "xds-grpc",

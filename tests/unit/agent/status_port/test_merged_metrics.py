@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 
-from pilot.agent.status_port.merged_metrics import RESERVED, MetricsTarget, merge_metrics, parse_targets
+from pilot.agent.status_port.merged_metrics import MAX_PAGE_BYTES, RESERVED, MetricsTarget, merge_metrics, parse_targets
 from tests.unit.agent.conftest import App
+
+
+def fail(target: MetricsTarget, error: Exception) -> None:
+    raise AssertionError(f"{target}: {error}")
 
 
 @pytest.mark.parametrize(
@@ -47,6 +52,28 @@ def test_failed_scrape_is_reported_and_others_remain(app: App) -> None:
         merge_metrics(b"agent\n", pages, 1, lambda page, error: failures.append(f"{page.source}: {error}"))
     ) == [b"agent\n"]
     assert failures == ["envoy: status 404", "application: status 404"]
+
+
+def test_pages_of_an_application_are_read_at_the_same_time_and_merged_in_order() -> None:
+    apps = [App(), App()]
+    both = threading.Barrier(2, timeout=30)
+    for index, application in enumerate(apps):
+        application.body, application.before = f"page{index} 1\n# EOF\n".encode(), both.wait
+    pages = [MetricsTarget("application", "127.0.0.1", application.port, "/") for application in apps]
+    try:
+        assert b"".join(merge_metrics(b"agent\n", pages, 60, fail)) == b"agent\npage0 1\npage1 1\n"
+    finally:
+        for application in apps:
+            application.stop()
+
+
+def test_page_of_several_that_is_too_large_is_a_failure(app: App) -> None:
+    app.body = b"a 1\n" * (MAX_PAGE_BYTES // 4 + 1)
+    failures: list[str] = []
+    pages = [MetricsTarget("application", "127.0.0.1", app.port, path) for path in ("/a", "/b")]
+    lines = merge_metrics(b"agent\n", pages, 60, lambda page, error: failures.append(f"{page.path}: {error}"))
+    assert b"".join(lines) == b"agent\n"
+    assert failures == [f"{path}: the page is larger than 10485760 bytes" for path in ("/a", "/b")]
 
 
 def test_invalid_scrape_annotations_are_rejected() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import http.server
 import socket
@@ -127,6 +128,22 @@ def test_metrics_page_merges_all_sources(app: App) -> None:
     assert 'istio_agent_scrape_failures_total{type="envoy"} 1' in harness.request("/stats/prometheus")[1]
     assert app.requests[0][1]["x-prometheus-scrape-timeout-seconds"] == "10"
     harness.server.stop()
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [("gzip", True), ("br, GZIP;q=0.5", True), ("*", True), ("gzip;q=0", False), ("gzip; q=0.000", False), ("", False)],
+)
+def test_metrics_page_is_compressed_for_clients_that_accept_it(
+    status_server: Harness, header: str, expected: bool
+) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", status_server.server.port, timeout=20)
+    connection.request("GET", "/stats/prometheus", headers={"accept-encoding": header})
+    response = connection.getresponse()
+    body = response.read()
+    connection.close()
+    assert response.headers.get("content-encoding") == ("gzip" if expected else None)
+    assert b"istio_agent_" in (gzip.decompress(body) if expected else body)
 
 
 def test_connections_are_limited(status_server: Harness) -> None:

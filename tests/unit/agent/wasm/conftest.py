@@ -42,7 +42,12 @@ class Modules:
     """A module cache and its registry. `now` is a manual clock; `sleeps` records the waits."""
 
     def __init__(
-        self, folder: pathlib.Path, registry: Registry, allowed: str = "127.0.0.0/8", insecure: bool = True
+        self,
+        folder: pathlib.Path,
+        registry: Registry,
+        allowed: str = "127.0.0.0/8",
+        insecure: bool = True,
+        seconds: float = 15,
     ) -> None:
         self.registry, self.counts, self.now, self.sleeps = registry, Counts(), 0.0, list[float]()
         context = ssl.create_default_context()
@@ -51,7 +56,15 @@ class Modules:
         fetcher = HttpFetcher(AddressRules((allowed,) if allowed else ()), context, unverified, LARGEST)
         hosts = frozenset((registry.host,)) if insecure else frozenset[str]()
         self.files = ModuleCache(
-            folder, fetcher, self.counts, hosts, 2, lambda: self.now, self.sleeps.append, folder / "config.json"
+            folder,
+            fetcher,
+            self.counts,
+            hosts,
+            2,
+            lambda: self.now,
+            self.sleeps.append,
+            folder / "config.json",
+            request_seconds=seconds,
         )
 
     def get(

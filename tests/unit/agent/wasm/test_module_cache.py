@@ -113,6 +113,12 @@ def test_temporary_failure_is_retried(modules: Modules) -> None:
     assert modules.registry.request_counts["/x"] == 3
 
 
+def test_request_that_times_out_is_retried(tmp_path: pathlib.Path, registry: Registry) -> None:
+    modules = Modules(tmp_path, registry, seconds=0)
+    assert modules.fails("http://HOST/module.wasm") == "timed out"
+    assert len(modules.sleeps) == 2
+
+
 @pytest.mark.parametrize("url", ["http://HOST/x", "oci://HOST/a:1"])
 def test_private_addresses_are_blocked_by_default(tmp_path: pathlib.Path, registry: Registry, url: str) -> None:
     modules = Modules(tmp_path, registry, allowed="")

@@ -34,6 +34,7 @@ _STATUS = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
     401: grpc.StatusCode.UNAUTHENTICATED,
     403: grpc.StatusCode.PERMISSION_DENIED,
+    409: grpc.StatusCode.INVALID_ARGUMENT,
 }
 _log = scope("default")
 

@@ -15,6 +15,7 @@ from pilot.agent.capture.capture_rules import RulesError
 from pilot.agent.capture.capture_settings import CaptureSettings
 from pilot.cli.capture import capture, release
 from pilot.cli.commands import Command, Program
+from pilot.cli.http_request import AddressError, UnreachableError, parse_address, send
 from pilot.lib import flags
 from pilot.lib.build_info import build_info
 from pilot.lib.flags import FlagError
@@ -46,6 +47,7 @@ WAIT_FLAGS = {
     "periodMillis": "500",
     "url": "http://localhost:15021/healthz/ready",
 }
+READY_PORT = 15021
 ADMIN_PORT = "15000"
 WAIT_USAGE = f"""\
 pilot-agent wait: wait until the local proxy is ready
@@ -59,6 +61,8 @@ pilot-agent request: send a request to Envoy's admin port
 """
 HELP = frozenset({"--help", "-h"})
 REQUEST_SECONDS = 60
+LARGEST_COUNT = 86_400_001
+"""Milliseconds of a day, plus one."""
 _log = log.scope("default")
 
 
@@ -90,9 +94,6 @@ def proxy(argv: Sequence[str]) -> int:
 
 def wait(argv: Sequence[str]) -> int:
     """Wait until the proxy is ready. Raise CallError after the timeout."""
-    import http.client
-    import urllib.request
-
     if not HELP.isdisjoint(argv):
         print(WAIT_USAGE, end="")
         return 0
@@ -101,27 +102,38 @@ def wait(argv: Sequence[str]) -> int:
         raise FlagError(f"wait: unknown arguments: {', '.join([*(f'--{name}' for name in unknown), *positional])}")
     options = {name: values.get(name, [default])[-1] for name, default in WAIT_FLAGS.items()}
     timeout, once, period = (
-        flags.parse_int(options[name]) for name in ("timeoutSeconds", "requestTimeoutMillis", "periodMillis")
+        _count(name, options[name]) for name in ("timeoutSeconds", "requestTimeoutMillis", "periodMillis")
     )
+    try:
+        url = parse_address(options["url"], READY_PORT)
+    except AddressError as error:
+        raise FlagError(f"--url: {error}") from error
     end, last = time.monotonic() + timeout, "no attempt was made"
     while time.monotonic() < end:
         try:
-            with urllib.request.urlopen(options["url"], timeout=once / 1000):
+            response = send(url, seconds=once / 1000)
+            if response.status < 400:
                 return 0
-        except (OSError, http.client.HTTPException) as error:
+            last = f"{response.status} {response.reason}"
+        except UnreachableError as error:
             last = str(error)
-        except ValueError as error:
-            raise FlagError(f"invalid argument for --url: {error}") from error
         time.sleep(period / 1000)
-    raise CallError(f"the proxy was not ready within {timeout} s: {options['url']}: {last}")
+    raise CallError(f"the proxy was not ready within {timeout} s: {url}: {last}")
+
+
+def _count(name: str, text: str) -> int:
+    """Return the value of a flag of wait. Raise FlagError unless it is between 1 and the milliseconds of a day."""
+    try:
+        number = flags.parse_int(text)
+    except FlagError as error:
+        raise FlagError(f"wait: --{name}: {error}") from None
+    if not 0 < number < LARGEST_COUNT:
+        raise FlagError(f"wait: --{name}: {number} is not between 1 and {LARGEST_COUNT - 1}")
+    return number
 
 
 def request(argv: Sequence[str]) -> int:
     """Print the response of Envoy's admin port. Raise CallError if Envoy is unreachable or returns an error."""
-    import http.client
-    import urllib.error
-    import urllib.request
-
     if not HELP.isdisjoint(argv):
         print(REQUEST_USAGE, end="")
         return 0
@@ -131,16 +143,12 @@ def request(argv: Sequence[str]) -> int:
     port, (method, path) = values.get("debug-port", [ADMIN_PORT])[-1], positional
     url = f"http://localhost:{port}/{path.removeprefix('/')}"
     try:
-        with urllib.request.urlopen(
-            urllib.request.Request(url, method=method.upper()), timeout=REQUEST_SECONDS
-        ) as answer:
-            print(answer.read().decode(errors="replace"), end="")
-    except urllib.error.HTTPError as error:
-        raise CallError(
-            f"{method} {url}: {error.code} {error.read().decode(errors='replace').strip() or error.reason}"
-        ) from error
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        raise CallError(f"{method} {url}: {getattr(error, 'reason', error)}") from error
+        response = send(url, method.upper(), seconds=REQUEST_SECONDS)
+    except UnreachableError as error:
+        raise CallError(f"{method} {url}: {error}") from error
+    if response.status >= 400:
+        raise CallError(f"{method} {url}: {response.status} {response.text.strip() or response.reason}")
+    print(response.text, end="")
     return 0
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import http.client
 import os
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
 
 from pilot.cli.commands import Command, Program, fail
+from pilot.cli.http_request import UnreachableError, send
 from pilot.cli.resources import claim_resources
 from pilot.lib.build_info import build_info
 from pilot.lib.flags import FlagError
@@ -86,21 +84,20 @@ def discovery(argv: Sequence[str]) -> int:
 def request(argv: Sequence[str]) -> int:
     """Print the response of a running control plane's monitoring port. Raise RequestError for error statuses other than
     404."""
+    if not HELP.isdisjoint(argv):
+        print(USAGE, end="")
+        return 0
     if not 2 <= len(argv) <= 3:
-        raise FlagError("request takes METHOD PATH [BODY]")
+        raise FlagError("request takes METHOD PATH [BODY], for example: pilot-discovery request GET debug/syncz")
     method, path, *body = argv
     url = f"{MONITORING}/{path.removeprefix('/')}"
-    data = os.fsencode(body[0]) if body else None
     try:
-        http_request = urllib.request.Request(url, data=data, method=method.upper())
-        with urllib.request.urlopen(http_request, timeout=REQUEST_SECONDS) as response:
-            print(response.read().decode(errors="replace"))
-    except urllib.error.HTTPError as error:
-        print(error.read().decode(errors="replace"))
-        if error.code != 404:
-            raise RequestError(f"{method} {url}: {error.code} {error.reason}") from error
-    except (OSError, ValueError, http.client.HTTPException) as error:  # unreachable, or an invalid URL
-        raise RequestError(f"{method} {url}: {getattr(error, 'reason', error)}") from error
+        response = send(url, method.upper(), os.fsencode(body[0]) if body else None, REQUEST_SECONDS)
+    except UnreachableError as error:
+        raise RequestError(f"{method} {url}: {error}") from error
+    print(response.text)
+    if response.status >= 400 and response.status != 404:
+        raise RequestError(f"{method} {url}: {response.status} {response.reason}")
     return 0
 
 

@@ -18,6 +18,7 @@ from pilot.debug.page_routes import sections
 from pilot.debug.pages.index import render_index
 from pilot.debug.pages.profiles import UNKNOWN
 from pilot.debug.sources import Sources
+from pilot.lib.build_info import VERSION_HEADER
 from pilot.lib.host_header import is_own_name
 from pilot.lib.metrics.exposition import CONTENT_TYPE
 
@@ -44,6 +45,7 @@ def add_debug(app: web.Application, sources: Sources) -> None:
     All pages except the index require authorization.
     """
     app.middlewares.append(reject_foreign_sites)
+    app.on_response_prepare.append(_add_version(sources.build.version))
     if not sources.settings.pages:
         return
     app.router.add_route("*", "/", _index(sources))
@@ -53,6 +55,13 @@ def add_debug(app: web.Application, sources: Sources) -> None:
         app.router.add_route("*", page.path, _page(sources, page))
     if sources.settings.profiles:
         app.router.add_route("*", UNKNOWN.path, _page(sources, UNKNOWN))
+
+
+def _add_version(version: str) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+    async def add(_: web.Request, response: web.StreamResponse) -> None:
+        response.headers[VERSION_HEADER] = version
+
+    return add
 
 
 @web.middleware

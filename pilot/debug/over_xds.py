@@ -43,8 +43,8 @@ class DebugResponse(NamedTuple):
 async def ask(sources: Sources, type_url: str, names: Sequence[str], identities: Sequence[str]) -> DebugResponse:
     """Return the response to a caller with these identities.
 
-    Raise Refused with an HTTP status: 401 if there are no identities, 403 if access is denied, or 400 if the number of
-    names is wrong or the name is too long.
+    Raise Refused with an HTTP status: 401 if there are no identities, 403 if access is denied, 400 if the number of
+    names is wrong or the name is too long, or 409 if several proxies have the name.
     """
     if not sources.settings.pages or type_url not in (SYNCZ, CONFIG_DUMP, DEBUG_PAGE):
         return DebugResponse(())
@@ -78,12 +78,17 @@ async def _page(sources: Sources, names: Sequence[str], identities: Sequence[str
 
 
 async def _dump(sources: Sources, names: Sequence[str]) -> DebugResponse:
-    """Return the parts of a proxy's config_dump, or an empty response if the proxy is not connected."""
+    """Return the parts of a proxy's config_dump, or an empty response if the proxy is not connected.
+
+    Raise Refused with status 409 if several proxies have the name.
+    """
     if len(names) != 1:
         raise Refused(400, "exactly one proxy is expected")
     try:
         dump = await config_dump(sources, {"proxyID": names[0]})
-    except Refused:
+    except Refused as refused:
+        if refused.status != 404:
+            raise
         return DebugResponse(())
     return await asyncio.to_thread(
         lambda: DebugResponse(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import urllib.parse
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +17,10 @@ Query = Mapping[str, str]
 TEXT = "text/plain; charset=utf-8"
 _NO_SNIFF = {"X-Content-Type-Options": "nosniff"}
 NO_PROXY_ID = "You must provide a proxyID in the query string\n"
+_CANDIDATES = 20
+"""Maximum number of proxies that the message about an ambiguous proxyID lists."""
+PROXY_HEADER = "X-Proxy-ID"
+"""Response header with the ID of the proxy that a page is about."""
 # istioctl tries the next replica if it receives this text
 NOT_CONNECTED = "Proxy not connected to this Pilot instance. It may be connected to another instance.\n"
 
@@ -63,7 +69,8 @@ class Page(NamedTuple):
 
     `answer` returns plain data for JSON, a response type of this module, or an awaitable of one of these. It may raise
     `Refused`. The index links to the page with the queries in `examples`. `of_proxy` is true if the page requires a
-    proxyID, and `listed` is true if the page is in /debug/list.
+    proxyID, and `optional_proxy` if it accepts one. The response then names the proxy in a header. `listed` is true if
+    the page is in /debug/list.
     """
 
     path: str
@@ -71,6 +78,7 @@ class Page(NamedTuple):
     answer: Callable[[Sources, Query], Any]
     examples: tuple[str, ...] = ()
     of_proxy: bool = False
+    optional_proxy: bool = False
     listed: bool = True
 
 
@@ -95,12 +103,23 @@ async def answer(page: Page, sources: Sources, query: Query) -> Answer:
     """
     try:
         with without_collections():
+            headers = {}
+            if page.of_proxy or (page.optional_proxy and query.get("proxyID")):
+                headers = {PROXY_HEADER: _header(requested_connection(sources, query).proxy.id)}
             value = page.answer(sources, query)
             if inspect.isawaitable(value):
                 value = await value
-            return await asyncio.to_thread(lambda: encode(value.make() if isinstance(value, Later) else value, query))
+            response = await asyncio.to_thread(
+                lambda: encode(value.make() if isinstance(value, Later) else value, query)
+            )
+            return response._replace(headers={**response.headers, **headers})
     except Refused as refused:
         return Answer(refused.status, TEXT, (refused.text.encode(errors="backslashreplace"),))
+
+
+def _header(proxy_id: str) -> str:
+    """Return a proxy's ID as the value of a header. Characters that headers cannot contain are percent-encoded."""
+    return urllib.parse.quote(proxy_id, safe="~!@$^&*()-_=+[]{};:,./?| ")
 
 
 def encode(value: Any, query: Query) -> Answer:
@@ -121,16 +140,40 @@ def encode(value: Any, query: Query) -> Answer:
     return Answer(200, "application/json", tuple(parts(value, pretty="pretty" in query)))
 
 
-def find_connection(sources: Sources, proxy_id: str) -> ConnectedProxy:
-    """Return the first connection whose ID contains `proxy_id`. Raise Refused if there is none."""
-    for connection in sources.fleet.connections():
-        if proxy_id in connection.id:
-            return connection
+def find_connection(sources: Sources, text: str) -> ConnectedProxy:
+    """Return the connection that `text` selects.
+
+    It is the ID of a connection or a proxy, the name of a Pod, or part of an ID. The first of these forms that matches
+    a connection applies. If the same proxy has several connections, the latest is returned. Raise Refused if there is
+    no match (404), or if several proxies match (409).
+    """
+    connections = sources.fleet.connections()
+    for matches in (
+        [c for c in connections if text in (c.id, c.proxy.id)],
+        [c for c in connections if text == c.proxy.id.removesuffix(f".{c.proxy.namespace}")],
+        [c for c in connections if text in c.id],
+    ):
+        latest = {(c.proxy.cluster_id, c.proxy.id): c for c in sorted(matches, key=lambda c: c.connected_at)}
+        if len(latest) == 1:
+            return next(iter(latest.values()))
+        if latest:
+            raise Refused(409, _ambiguous(text, list(latest.values())))
     raise Refused(404, NOT_CONNECTED)
 
 
+def _ambiguous(text: str, connections: Sequence[ConnectedProxy]) -> str:
+    """Return the message for a name that several proxies match. It lists proxies with equal IDs by connection."""
+    ids = Counter(c.proxy.id for c in connections)
+    names = sorted(
+        c.proxy.id if ids[c.proxy.id] == 1 and c.proxy.id != text else f"{c.id} (cluster {c.proxy.cluster_id})"
+        for c in connections
+    )
+    more = f" and {len(names) - _CANDIDATES} more" if len(names) > _CANDIDATES else ""
+    return f"{text!r} matches {len(names)} proxies: {', '.join(names[:_CANDIDATES])}{more}; specify one of them\n"
+
+
 def requested_connection(sources: Sources, query: Query) -> ConnectedProxy:
-    """Return the connection that matches the query's proxyID. Raise Refused if there is none."""
+    """Return the connection that the query's proxyID selects. Raise Refused as `find_connection` does."""
     proxy_id = query.get("proxyID", "")
     if not proxy_id:
         raise Refused(400, NO_PROXY_ID)

@@ -37,8 +37,20 @@ def page_list(sources: Sources, query: Query) -> Any:
 
 _SECTIONS: dict[str, tuple[Page, ...]] = {
     "All proxies": (
-        Page("/debug/syncz", "Sync status of each proxy by type", fleet.syncz, ("namespace=default",)),
-        Page("/debug/adsz", "Connected proxies with metadata and subscriptions", fleet.adsz, ("push=true",)),
+        Page(
+            "/debug/syncz",
+            "Sync status of each proxy by type",
+            fleet.syncz,
+            ("namespace=default",),
+            optional_proxy=True,
+        ),
+        Page(
+            "/debug/adsz",
+            "Connected proxies with metadata and subscriptions",
+            fleet.adsz,
+            ("push=true",),
+            optional_proxy=True,
+        ),
         Page("/debug/connections", "Connected proxies", fleet.connections),
     ),
     "One proxy": tuple(
@@ -82,6 +94,7 @@ _SECTIONS: dict[str, tuple[Page, ...]] = {
             "All Telemetry resources by namespace, or with proxyID the effective ones",
             telemetry.telemetryz,
             ("pretty",),
+            optional_proxy=True,
         ),
         Page("/debug/mesh", "Effective mesh config", configuration.mesh, ("pretty",)),
         Page("/debug/inject", "Injection templates", configuration.inject, ("pretty",)),
@@ -118,7 +131,11 @@ _SECTIONS: dict[str, tuple[Page, ...]] = {
     ),
     "This page": (Page("/debug/list", "Names of all pages as JSON", page_list, listed=False),),
 }
-_UNSAFE = {"Administration": (Page("/debug/force_disconnect", "Close the stream of proxyID", fleet.force_disconnect),)}
+_UNSAFE = {
+    "Administration": (
+        Page("/debug/force_disconnect", "Close the stream of proxyID", fleet.force_disconnect, optional_proxy=True),
+    )
+}
 
 
 def sections(settings: DebugSettings) -> dict[str, tuple[Page, ...]]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import http.client
 import json
-import urllib.error
 import urllib.parse
-import urllib.request
 from typing import Any
 
 import click
 
+from pilot.cli.http_request import AddressError, HttpResponse, UnreachableError, parse_address, send
+from pilot.lib.build_info import VERSION_HEADER
 from pilot.lib.text import one_line
 
-DEFAULT_ADDRESS = "http://127.0.0.1:15014"
+DEFAULT_PORT = 15014
+DEFAULT_ADDRESS = f"http://127.0.0.1:{DEFAULT_PORT}"
+_PAGE_HINT = "pilotctl internal-debug lists the pages, unless ENABLE_DEBUG_ON_HTTP=false disables them"
 _TIMEOUT = 60.0  # seconds; rendering many thousand clusters as JSON takes a while
 
 
@@ -28,11 +29,20 @@ class UnknownProxyError(CommandError):
     """No connected proxy matches the specified name."""
 
 
+class AmbiguousProxyError(CommandError):
+    """Several proxies match the specified name. The message lists them."""
+
+    exit_code = 2
+
+
 class PageClient:
-    """Client for the debug pages of one control plane. Its address is "http://host:port" or "host:port"."""
+    """Client for the debug pages of one control plane. `address` has any form that `parse_address` accepts."""
 
     def __init__(self, address: str) -> None:
-        self.address = (address if "://" in address else f"http://{address}").rstrip("/")
+        try:
+            self.address = parse_address(address, DEFAULT_PORT)
+        except AddressError as error:
+            raise click.BadParameter(str(error), param_hint="'--address'") from error
 
     def get(self, page: str, **query: str) -> Any:
         """Return the parsed JSON of a page below /debug."""
@@ -50,29 +60,37 @@ class PageClient:
             f"?{urllib.parse.urlencode(query, errors='surrogateescape')}" if query else ""
         )
         try:
-            with urllib.request.urlopen(url, timeout=_TIMEOUT) as response:
-                body: bytes = response.read()
-                return body.decode(errors="replace")
-        except urllib.error.HTTPError as error:
-            raise self._refused(path, query, error) from error
-        except (urllib.error.URLError, ValueError, OSError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", error)
+            response = send(url, seconds=_TIMEOUT)
+        except UnreachableError as error:
             raise CommandError(
-                f"cannot reach {self.address}: {reason}; is pilot-discovery running there? (--address sets the address)"
+                f"cannot reach {self.address}: {error}; is pilot-discovery running there? (--address sets the address)"
             ) from error
+        if VERSION_HEADER.lower() not in response.headers:
+            raise CommandError(
+                f"{self.address} is not the monitoring port of pilot-discovery: its response to /{path} "
+                f"(status {response.status}) lacks the header {VERSION_HEADER}; --address takes the address of "
+                f"--monitoringAddr, port {DEFAULT_PORT} by default"
+            )
+        if response.status != 200:
+            raise self._refused(path, query, response)
+        return response.text
 
-    def _refused(self, path: str, query: dict[str, str], error: urllib.error.HTTPError) -> CommandError:
-        text = error.read().decode(errors="replace").strip()
-        if error.code == 404 and text.startswith("Proxy not connected"):
+    def _refused(self, path: str, query: dict[str, str], response: HttpResponse) -> CommandError:
+        text = response.text.strip()
+        if response.status == 404 and text.startswith("Proxy not connected"):
             return UnknownProxyError(
                 f"no connected proxy matches {query['proxyID']!r} at {self.address}{self._connected()}"
             )
-        if error.code == 401:
+        if response.status == 409:
+            return AmbiguousProxyError(text)
+        if response.status == 401:
             return CommandError(
                 f"{self.address} accepts local connections only: "
                 "use its loopback address, for example through a port-forward"
             )
-        return CommandError(text or f"{self.address}/{path} returned {error.code} {error.reason}")
+        if response.status == 404 and text == "404 page not found":
+            return CommandError(f"{self.address} has no page /{path}; {_PAGE_HINT}")
+        return CommandError(text or f"{self.address}/{path} returned {response.status} {response.reason}")
 
     def _connected(self) -> str:
         names = [client["connectionId"].rpartition("-")[0] for client in self.get("connections").get("clients", ())]

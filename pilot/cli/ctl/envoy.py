@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import json
 import urllib.parse
-import urllib.request
 from typing import Any, NamedTuple
 
 from pilot.cli.ctl.client import CommandError
+from pilot.cli.http_request import AddressError, UnreachableError, parse_address, send
 
+ADMIN_PORT = 15000
 SECONDS = 30.0
+NODE_PARTS = 4
+"""Number of parts of a node ID: TYPE~ADDRESS~ID~DOMAIN."""
 Plain = dict[str, Any]
 
 
@@ -76,6 +79,18 @@ class EnvoyDump:
             return config
         raise CommandError("this dump contains no bootstrap, so it is not from an Envoy")
 
+    def node(self) -> Plain:
+        """Return the node in the bootstrap, or {} if the dump has none."""
+        envelopes = self._all("BootstrapConfigDump")
+        node: Plain = envelopes[0].get("bootstrap", {}).get("node", {}) if envelopes else {}
+        return node
+
+    def proxy_id(self) -> str:
+        """Return the proxy's ID, which is the third part of a node ID, or "" if the dump does not contain it."""
+        node_id = str(self.node().get("id", ""))
+        parts = node_id.split("~")
+        return parts[2] if len(parts) == NODE_PARTS else node_id
+
     def _all(self, envelope: str) -> list[Plain]:
         return [candidate for candidate in self._envelopes if str(candidate.get("@type", "")).endswith(f".{envelope}")]
 
@@ -120,13 +135,20 @@ def set_levels(address: str, levels: dict[str, str]) -> str:
 
 def request_admin(address: str, page: str, method: str = "GET") -> str:
     """Return the body of an admin page. Raise CommandError if Envoy is unreachable or returns an error."""
-    url = f"{(address if '://' in address else f'http://{address}').rstrip('/')}/{page}"
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=SECONDS) as response:
-            text: str = response.read().decode(errors="replace")
-            return text
-    except (OSError, ValueError) as error:
-        raise CommandError(f"cannot reach the Envoy at {address}: {getattr(error, 'reason', error)}") from error
+        url = parse_address(address, ADMIN_PORT)
+        response = send(f"{url}/{page}", method, seconds=SECONDS)
+    except AddressError as error:
+        raise CommandError(f"--envoy: {error}") from error
+    except UnreachableError as error:
+        raise CommandError(f"cannot reach the Envoy at {url}: {error}") from error
+    if response.status != 200:
+        path = page.partition("?")[0]
+        raise CommandError(
+            f"{url}/{path} returned {response.status} {response.reason}; --envoy takes Envoy's admin address, "
+            f"port {ADMIN_PORT} by default"
+        )
+    return response.text
 
 
 def _camel(value: Any) -> Any:

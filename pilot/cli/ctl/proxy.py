@@ -26,6 +26,18 @@ class ProxyTarget(NamedTuple):
     name: str
     envoy: EnvoyDump | None
 
+    def heading(self) -> str:
+        """Return the line that names the proxy.
+
+        Raise CommandError if no proxy or several proxies have the name, or if the Envoy is another proxy's.
+        """
+        if self.envoy is None:
+            return describe_proxy(find_status(self.client, self.name))
+        proxy_id = self.envoy.proxy_id()
+        if self.name and self.name not in proxy_id:
+            raise wrong_envoy(proxy_id, self.name)
+        return f"Proxy {proxy_id}" if proxy_id else "An Envoy that does not report its node ID"
+
     def resources(self, short_type: str) -> list[dict[str, Any]]:
         """Return the resources of a type from Envoy if it is available, or else from the control plane."""
         if self.envoy is not None:
@@ -34,6 +46,28 @@ class ProxyTarget(NamedTuple):
             "configs", []
         )
         return configs
+
+
+def find_status(client: PageClient, name: str) -> dict[str, Any]:
+    """Return the sync status of the proxy that a name selects.
+
+    Raise CommandError if no proxy or several proxies have the name.
+    """
+    status: dict[str, Any] = client.get("syncz", proxyID=name)[0]
+    return status
+
+
+def describe_proxy(status: dict[str, Any]) -> str:
+    """Return the line that names a proxy, from its sync status."""
+    cluster = f" in cluster {status['cluster_id']}" if status.get("cluster_id") else ""
+    return f"Proxy {status['proxy']}{cluster}"
+
+
+def wrong_envoy(proxy_id: str, name: str) -> CommandError:
+    """Return the error for an Envoy that is not the specified proxy's."""
+    if not proxy_id:
+        return CommandError(f"this Envoy does not report its node ID, so it cannot be compared with {name}")
+    return CommandError(f"this Envoy belongs to the proxy {proxy_id}, not to {name}")
 
 
 def with_envoy(function: Function) -> Function:

@@ -42,10 +42,11 @@ async def connections(sources: Sources, query: Query) -> Any:
 async def syncz(sources: Sources, query: Query) -> Any:
     """Return the nonces that were sent to each proxy, and the nonces that it acknowledged.
 
-    If the query contains `namespace`, include only proxies in it.
+    If the query contains `namespace`, include only proxies in it. If it contains proxyID, include only that proxy.
     """
-    namespace = query.get("namespace", "")
-    shown = [c for c in sources.fleet.connections() if namespace in ("", c.proxy.namespace)]
+    namespace, proxy_id = query.get("namespace", ""), query.get("proxyID")
+    targets = [find_connection(sources, proxy_id)] if proxy_id else sources.fleet.connections()
+    shown = [c for c in targets if namespace in ("", c.proxy.namespace)]
     return await collect_all(
         _status(c) for c in sorted(shown, key=lambda c: (c.proxy.cluster_id, c.proxy.namespace, c.proxy.id, c.id))
     )

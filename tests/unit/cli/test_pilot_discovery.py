@@ -201,7 +201,9 @@ def test_other_commands(capsys: pytest.CaptureFixture[str]) -> None:
         assert main([word]) == 0
         assert "pilot-discovery discovery" in capsys.readouterr().out
     assert main(["request", "GET"]) == 1
-    assert capsys.readouterr().err == "Error: request takes METHOD PATH [BODY]\n"
+    assert capsys.readouterr().err == (
+        "Error: request takes METHOD PATH [BODY], for example: pilot-discovery request GET debug/syncz\n"
+    )
 
 
 @pytest.mark.parametrize("path", ["debug/with a blank", "debug/caf\udce9", "debug/\nHost: other"])

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import urllib.error
 import urllib.parse
-import urllib.request
 from typing import Any
 
 import click
@@ -13,9 +11,13 @@ import click
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.command import with_output
 from pilot.cli.ctl.output import CommandResult, TextTable
+from pilot.cli.http_request import AddressError, UnreachableError, parse_address, send
 
-CONTROLZ = "http://127.0.0.1:9876"
+CONTROLZ_PORT = 9876
+CONTROLZ = f"http://127.0.0.1:{CONTROLZ_PORT}"
 _TIMEOUT = 30.0
+_HINT = "--controlz sets its address"
+_FIELDS = ("name", "description", "output_level", "stack_trace_level")
 _HEAD = ("ACTIVE SCOPE", "DESCRIPTION", "LOG LEVEL", "STACK TRACE LEVEL")
 
 
@@ -61,15 +63,21 @@ def log(level: str, stack_trace_level: str, reset: bool, controlz: str) -> Comma
 
 
 class _Site:
-    """Client for ControlZ. The scheme in the address of ControlZ is optional."""
+    """Client for ControlZ. `address` has any form that `parse_address` accepts."""
 
     def __init__(self, address: str) -> None:
-        self._address = (address if "://" in address else f"http://{address}").rstrip("/")
+        try:
+            self._address = parse_address(address, CONTROLZ_PORT)
+        except AddressError as error:
+            raise click.BadParameter(str(error), param_hint="'--controlz'") from error
 
     def scopes(self) -> list[dict[str, Any]]:
         """Return all scopes with their levels."""
-        states: list[dict[str, Any]] = json.loads(self._request("scopej/"))
-        return states
+        try:
+            states: list[dict[str, Any]] = json.loads(self._request("scopej/"))
+            return [{field: state[field] for field in _FIELDS} for state in states]
+        except (ValueError, LookupError, TypeError) as error:
+            raise CommandError(f"{self._address} is not ControlZ: it does not list log scopes; {_HINT}") from error
 
     def change(self, scope: str, fields: dict[str, str]) -> None:
         """Change fields of a scope. Raise CommandError if the scope or the level does not exist."""
@@ -78,19 +86,16 @@ class _Site:
     def _request(self, path: str, fields: dict[str, str] | None = None) -> str:
         body = json.dumps(fields).encode() if fields is not None else None
         try:
-            request = urllib.request.Request(
-                f"{self._address}/{path}", data=body, method="PUT" if body is not None else "GET"
+            response = send(f"{self._address}/{path}", "GET" if body is None else "PUT", body, _TIMEOUT)
+        except UnreachableError as error:
+            raise CommandError(
+                f"cannot reach {self._address}: {error}; ControlZ accepts local connections only; {_HINT}"
+            ) from error
+        if response.status >= 400:
+            text = response.text.strip()
+            raise CommandError(
+                text
+                if fields is not None and text and "<" not in text
+                else f"{self._address}/{path} returned {response.status} {response.reason}; {_HINT}"
             )
-            with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
-                answer: bytes = response.read()
-                return answer.decode(errors="replace")
-        except urllib.error.HTTPError as error:
-            raise CommandError(
-                error.read().decode(errors="replace").strip() or f"{self._address} returned status {error.code}"
-            ) from error
-        except (urllib.error.URLError, ValueError, OSError) as error:
-            reason = getattr(error, "reason", error)
-            raise CommandError(
-                f"cannot reach {self._address}: {reason}; "
-                "ControlZ accepts local connections only (--controlz sets its address)"
-            ) from error
+        return response.text

@@ -60,15 +60,9 @@ def _add(name: str, short_type: str, table_module: ModuleType) -> None:
     @with_output
     @with_proxy
     def command(target: ProxyTarget) -> CommandResult:
-        resources = target.resources(short_type)
-        return CommandResult(
-            resources,
-            _table(
-                resources,
-                table_module,
-                OWN_CERTIFICATE if table_module is secrets and target.envoy is None else NOTHING,
-            ),
-        )
+        heading, resources = target.heading(), target.resources(short_type)
+        nothing = OWN_CERTIFICATE if table_module is secrets and target.envoy is None else NOTHING
+        return CommandResult(resources, [heading, *_table(resources, table_module, nothing)])
 
 
 for _name, (_short_type, _table_module) in KINDS.items():
@@ -79,8 +73,9 @@ for _name, (_short_type, _table_module) in KINDS.items():
 @with_output
 @with_proxy
 def everything(target: ProxyTarget) -> CommandResult:
+    heading = target.heading()
     resources_by_kind = {name: target.resources(short_type) for name, (short_type, _) in KINDS.items()}
-    return CommandResult(resources_by_kind, _tables(resources_by_kind))
+    return CommandResult(resources_by_kind, [heading, *_tables(resources_by_kind)])
 
 
 @proxy_config.command(help="Show the bootstrap configuration of an Envoy.")

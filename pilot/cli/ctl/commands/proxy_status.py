@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
 
-from pilot.cli.ctl.client import PageClient
+from pilot.cli.ctl.client import CommandError, PageClient
 from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.envoy import EnvoyDump
 from pilot.cli.ctl.output import CommandResult, TextTable, watch
-from pilot.cli.ctl.proxy import ProxyTarget, with_envoy
+from pilot.cli.ctl.proxy import ProxyTarget, describe_proxy, find_status, with_envoy, wrong_envoy
 from pilot.lib.xds_types import BY_SHORT_NAME, short_name
 
 _TYPES = ("cds", "lds", "eds", "rds")
@@ -47,14 +48,17 @@ def proxy_status(
 
 
 def _status(client: PageClient, proxy: str | None, namespace: str) -> CommandResult:
-    proxies = client.get("syncz", namespace=namespace)
     if proxy:
-        client.get(
-            "config_dump", proxyID=proxy, types="nds"
-        )  # raises an error that lists the connected proxies if this one is missing
-        statuses = [status for status in proxies if proxy in status["proxy"]]
+        statuses = client.get("syncz", proxyID=proxy, namespace=namespace)
+        if not statuses:
+            raise CommandError(f"{find_status(client, proxy)['proxy']} is not in the namespace {namespace!r}")
         return CommandResult(statuses, _details(statuses))
-    return CommandResult(proxies, _parts(proxies) if proxies else [f"No proxy is connected to {client.address}."])
+    proxies = client.get("syncz", namespace=namespace)
+    return CommandResult(proxies, _parts(proxies) if proxies else [_nothing(client, namespace)])
+
+
+def _nothing(client: PageClient, namespace: str) -> str:
+    return f"No proxy{f' in the namespace {namespace!r}' if namespace else ''} is connected to {client.address}."
 
 
 def _parts(proxies: list[dict[str, Any]]) -> Iterator[str | TextTable]:
@@ -113,12 +117,23 @@ def _errors(proxy: dict[str, Any]) -> list[str]:
 def _comparison(client: PageClient, proxy: str, envoy: EnvoyDump) -> CommandResult:
     """Return the difference between the control plane's configuration of a proxy and Envoy's, as a unified diff per
     type."""
+    status = find_status(client, proxy)
+    if status["proxy"] != envoy.proxy_id():
+        raise wrong_envoy(envoy.proxy_id(), status["proxy"])
+    theirs = envoy.node().get("metadata", {}).get("CLUSTER_ID")
+    if theirs and status.get("cluster_id", theirs) != theirs:
+        raise CommandError(
+            f"this Envoy is in cluster {theirs}, and {status['proxy']} is in cluster {status['cluster_id']}"
+        )
     target = ProxyTarget(client, proxy, None)
     diffs = {
         title: _difference(title, target.resources(name), envoy.resources(name, dynamic=True))
         for title, name in _COMPARED.items()
     }
-    return CommandResult({title: "\n".join(lines) for title, lines in diffs.items()}, _diff_lines(diffs))
+    heading = [describe_proxy(status)]
+    return CommandResult(
+        {title: "\n".join(lines) for title, lines in diffs.items()}, itertools.chain(heading, _diff_lines(diffs))
+    )
 
 
 def _diff_lines(diffs: dict[str, list[str]]) -> Iterator[str]:

@@ -24,7 +24,10 @@ DUMP = {
     "configs": [
         {
             "@type": f"{ADMIN}.BootstrapConfigDump",
-            "bootstrap": {"node": {"id": "n", "metadata": {"MESH_ID": "m"}}, "static_resources": {}},
+            "bootstrap": {
+                "node": {"id": "sidecar~10.0.0.1~tea-1.shop~shop.svc.cluster.local", "metadata": {"MESH_ID": "m"}},
+                "static_resources": {},
+            },
         },
         {
             "@type": f"{ADMIN}.ClustersConfigDump",
@@ -108,7 +111,7 @@ def test_dump_fields_are_camel_case_except_user_keys() -> None:
 def test_static_and_warming_resources_are_listed(run: Callable[..., str], dump_file: str) -> None:
     assert "xds-grpc" in run("proxy-config", "cluster", "--file", dump_file)
     assert "default" in run("proxy-config", "secrets", "--file", dump_file)
-    assert run("proxy-config", "ecds", "--file", dump_file).splitlines()[1].split() == ["lua", "x.Lua", "-"]
+    assert run("proxy-config", "ecds", "--file", dump_file).splitlines()[2].split() == ["lua", "x.Lua", "-"]
 
 
 def test_all_prints_a_table_per_kind(run: Callable[..., str], dump_file: str) -> None:
@@ -147,13 +150,43 @@ def test_proxy_status_of_one_proxy_by_type(run: Callable[..., str], pages: dict[
 
 def test_equal_configuration_matches(run: Callable[..., str], pages: dict[str, Any], dump_file: str) -> None:
     pages["lds"] = [{"name": "l"}]
-    assert run("proxy-status", "tea-1", "--file", dump_file) == "Clusters Match\nListeners Match\nRoutes Match\n"
+    assert run("proxy-status", "tea-1", "--file", dump_file) == (
+        "Proxy tea-1.shop\nClusters Match\nListeners Match\nRoutes Match\n"
+    )
+
+
+def test_envoy_of_another_proxy_is_not_compared(run: Callable[..., str], pages: dict[str, Any], dump_file: str) -> None:
+    pages["debug/syncz"] = [{"proxy": "cup-1.shop"}]
+    error = run("proxy-status", "cup-1", "--file", dump_file, status=1)
+    assert error == "Error: this Envoy belongs to the proxy tea-1.shop, not to cup-1.shop\n"
+    error = run("proxy-config", "clusters", "cup-1", "--file", dump_file, status=1)
+    assert error == "Error: this Envoy belongs to the proxy tea-1.shop, not to cup-1\n"
+
+
+def test_envoy_of_another_cluster_is_not_compared(
+    run: Callable[..., str], pages: dict[str, Any], tmp_path: pathlib.Path
+) -> None:
+    pages["debug/syncz"] = [{"proxy": "tea-1.shop", "cluster_id": "west"}]
+    node = {"id": "sidecar~10.0.0.1~tea-1.shop~shop.svc.cluster.local", "metadata": {"CLUSTER_ID": "east"}}
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps({"configs": [{"@type": f"{ADMIN}.BootstrapConfigDump", "bootstrap": {"node": node}}]}))
+    error = run("proxy-status", "tea-1", "--file", str(path), status=1)
+    assert error == "Error: this Envoy is in cluster east, and tea-1.shop is in cluster west\n"
+
+
+def test_dump_without_node_id_is_not_compared(
+    run: Callable[..., str], pages: dict[str, Any], tmp_path: pathlib.Path
+) -> None:
+    path = tmp_path / "dump.json"
+    path.write_text('{"configs": []}')
+    error = run("proxy-status", "tea-1", "--file", str(path), status=1)
+    assert error == "Error: this Envoy does not report its node ID, so it cannot be compared with tea-1.shop\n"
 
 
 def test_difference_runs_from_istiod_to_envoy(run: Callable[..., str], pages: dict[str, Any], dump_file: str) -> None:
     pages["cds"] = [OURS | {"connectTimeout": "1s"}]
     lines = run("proxy-status", "tea-1", "--file", dump_file).splitlines()
-    assert lines[:3] == ["Clusters Don't Match", "--- Istiod Clusters", "+++ Envoy Clusters"]
+    assert lines[:4] == ["Proxy tea-1.shop", "Clusters Don't Match", "--- Istiod Clusters", "+++ Envoy Clusters"]
     assert [line.split() for line in lines if "connectTimeout" in line] == [
         ["-", '"connectTimeout":', '"1s",'],
         ["+", '"connectTimeout":', '"10s",'],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
@@ -12,9 +13,10 @@ from google.protobuf import json_format
 
 from pilot.config.group_kind import NETWORKING
 from pilot.debug.application import application
+from pilot.debug.page import find_connection
 from pilot.debug.sources import Sources
 from pilot.lib.xds_types import BY_SHORT_NAME
-from testing.mesh.debug_pages import Ask, build_mesh, connection, refusal
+from testing.mesh.debug_pages import PROXY, Ask, build_mesh, connection, refusal
 from testing.mesh.debug_server import FakeFleet, FakeWatch, sources
 from tests.unit.debug.pages.test_mesh_pages import CUPS, TEA
 
@@ -30,6 +32,67 @@ async def test_proxy_id_is_required(client: TestClient[web.Request, web.Applicat
 async def test_unknown_proxy_is_not_found(client: TestClient[web.Request, web.Application], page: str) -> None:
     text = "Proxy not connected to this Pilot instance. It may be connected to another instance.\n"
     assert await refusal(client, f"/debug/{page}?proxyID=nobody") == (404, text)
+
+
+def named_pages(*rows: tuple[str, str, str]) -> Sources:
+    """Return the sources for connections with an ID and the ID and cluster of their proxy. The last is the latest."""
+    connections = [
+        connection(
+            id=id_,
+            connected_at=float(number),
+            proxy=msgspec.structs.replace(PROXY, id=proxy_id, namespace="shop", metadata={"CLUSTER_ID": cluster}),
+        )
+        for number, (id_, proxy_id, cluster) in enumerate(rows)
+    ]
+    return sources(build_mesh(), *connections)
+
+
+WEBS = [("api-web-1.shop-1", "api-web-1.shop", "c1"), ("web-1.shop-2", "web-1.shop", "c1")]
+
+
+@pytest.mark.parametrize(
+    ("rows", "text", "selected"),
+    [
+        (WEBS, "web-1.shop", "web-1.shop-2"),
+        (WEBS, "web-1.shop-2", "web-1.shop-2"),
+        (WEBS, "web-1", "web-1.shop-2"),
+        (WEBS, "api", "api-web-1.shop-1"),
+        ([*WEBS, ("web-1.shop-7", "web-1.shop", "c1")], "web-1.shop", "web-1.shop-7"),
+        ([*WEBS, ("web-1.shop-7", "web-1.shop", "c2")], "web-1.shop-7", "web-1.shop-7"),
+    ],
+)
+def test_exact_name_selects_the_proxy(rows: list[tuple[str, str, str]], text: str, selected: str) -> None:
+    assert find_connection(named_pages(*rows), text).id == selected
+
+
+@pytest.mark.parametrize(
+    ("rows", "text", "message"),
+    [
+        (WEBS, "eb-1", "'eb-1' matches 2 proxies: api-web-1.shop, web-1.shop; specify one of them\n"),
+        (
+            [*WEBS, ("web-1.shop-7", "web-1.shop", "c2")],
+            "web-1.shop",
+            "'web-1.shop' matches 2 proxies: web-1.shop-2 (cluster c1), web-1.shop-7 (cluster c2); "
+            "specify one of them\n",
+        ),
+        (
+            [(f"web-{n:02}.shop-{n}", f"web-{n:02}.shop", "c1") for n in range(22)],
+            "web",
+            f"'web' matches 22 proxies: {', '.join(f'web-{n:02}.shop' for n in range(20))} and 2 more; "
+            "specify one of them\n",
+        ),
+    ],
+)
+async def test_ambiguous_name_is_refused(rows: list[tuple[str, str, str]], text: str, message: str) -> None:
+    async with TestClient(TestServer(application(named_pages(*rows)))) as client:
+        for page in ("authz", "adsz", "syncz", "telemetryz"):
+            assert await refusal(client, f"/debug/{page}?proxyID={text}") == (409, message)
+
+
+@pytest.mark.parametrize("page", ["authz", "describe", "syncz", "adsz"])
+async def test_response_names_the_proxy(client: TestClient[web.Request, web.Application], page: str) -> None:
+    async with client.get(f"/debug/{page}?proxyID=cup") as response:
+        assert response.headers["X-Proxy-ID"] == "cup-1.mugs"
 
 
 async def test_config_dump_matches_envoys_schema(ask: Ask) -> None:

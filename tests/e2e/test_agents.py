@@ -152,16 +152,17 @@ class Mesh:
         return self.backend.requests[-1].headers.get("x-forwarded-client-cert", "")
 
     def chain(self, name: str) -> set[str]:
-        """Return the serial numbers of the certificate chain of a sidecar."""
+        """Return the serial numbers that are in the certificate chains of all listeners and clusters of a sidecar."""
         sidecar, host = self.sidecars[name], self.client if name == "web" else self.server
         certs = json.loads(
             host.run(
                 lambda: sidecar.get("/config_dump?resource=dynamic_active_secrets&mask=name,secret.tls_certificate")
             )
         )
-        (pair,) = (c["secret"]["tls_certificate"] for c in certs["configs"] if c["name"] == "default")
-        pem = base64.b64decode(pair["certificate_chain"]["inline_bytes"])
-        return {f"{certificate.serial_number:x}" for certificate in x509.load_pem_x509_certificates(pem)}
+        pairs = [c["secret"]["tls_certificate"] for c in certs["configs"] if c["name"] == "default"]
+        chains = [base64.b64decode(pair["certificate_chain"]["inline_bytes"]) for pair in pairs]
+        serials = [{f"{each.serial_number:x}" for each in x509.load_pem_x509_certificates(pem)} for pem in chains]
+        return set.intersection(*serials)
 
     def ready(self) -> bool:
         return self.client.run(self.sidecars["web"].ready) and self.server.run(self.sidecars["books"].ready)
@@ -283,9 +284,9 @@ def test_secure_metrics_require_a_certificate_of_the_mesh(mesh: Mesh) -> None:
             body: bytes = response.read()
         return body.decode()
 
-    context = ssl.create_default_context(cadata=mesh.root.roots_pem)
+    context = ssl.create_default_context(cadata=mesh.root.roots_pem.decode())
     context.check_hostname = False
-    with pytest.raises(OSError, match=r"(?i)certificate required|closed|reset"):
+    with pytest.raises(OSError, match=r"(?i)certificate required|EOF|closed|reset"):
         mesh.client.run(lambda: scrape(context))
     files = mesh.work / "web" / "certs"
     context.load_cert_chain(files / "cert-chain.pem", files / "key.pem")

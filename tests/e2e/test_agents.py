@@ -108,6 +108,8 @@ class Mesh:
         )
 
     def _sidecar(self, account: str, host: Host, ip: str) -> Sidecar:
+        output = self.work / f"{account}-certs"
+        output.mkdir()
         discovery = f"{NODE}:{self.pilot.ports['secureGRPCAddr']}"
         sidecar = Sidecar(
             self.work / account,
@@ -116,7 +118,7 @@ class Mesh:
             discovery,
             self.root.roots_pem,
             join=host.join_as_proxy,
-            environ={**self._certificate, **ENVIRONMENT, "OUTPUT_CERTS": str(self.work / account / "certs")},
+            environ={**self._certificate, **ENVIRONMENT, "OUTPUT_CERTS": str(output)},
             config={"proxyMetadata": {"ISTIO_META_WORKLOAD_NAME": account}},
         )
         self._stack.callback(sidecar.stop)
@@ -288,7 +290,7 @@ def test_secure_metrics_require_a_certificate_of_the_mesh(mesh: Mesh) -> None:
     context.check_hostname = False
     with pytest.raises(OSError, match=r"(?i)certificate required|EOF|closed|reset"):
         mesh.client.run(lambda: scrape(context))
-    files = mesh.work / "web" / "certs"
+    files = mesh.work / "web-certs"
     context.load_cert_chain(files / "cert-chain.pem", files / "key.pem")
     assert "envoy_server_state" in mesh.client.run(lambda: scrape(context))
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import yaml
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -19,9 +20,12 @@ from pilot.lib.text import one_line
 
 FORMATS = ("table", "json", "yaml")
 _GAP = "   "
+_WIDEST = 10_000
+"""Maximum width of a table on a terminal, in characters."""
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+SEVERITY_STYLES = {"info": "cyan", "warning": "yellow", "error": "bold red"}
 # Styles of status cells on a terminal
-_STYLES = {
+_STYLES = SEVERITY_STYLES | {
     "SYNCED": "green",
     "HEALTHY": "green",
     "ALLOWED": "green",
@@ -29,11 +33,9 @@ _STYLES = {
     "STALE": "yellow",
     "NOT SENT": "yellow",
     "DEGRADED": "yellow",
-    "warning": "yellow",
     "ERROR": "bold red",
     "UNHEALTHY": "red",
     "DENIED": "bold red",
-    "error": "bold red",
 }
 
 
@@ -44,11 +46,15 @@ class TextTable(NamedTuple):
     rows: Sequence[Sequence[object]]
 
 
+Part = str | Text | TextTable
+"""A line, which may have styles, or a table."""
+
+
 class CommandResult(NamedTuple):
     """The result of a command. `value` is printed as JSON or YAML. `parts` are the lines and tables for people."""
 
     value: Any
-    parts: Iterable[str | TextTable]
+    parts: Iterable[Part]
 
 
 def show(result: CommandResult, form: str) -> None:
@@ -61,17 +67,22 @@ def show(result: CommandResult, form: str) -> None:
         say(result.parts)
 
 
-def say(parts: Iterable[str | TextTable]) -> None:
-    """Print lines and tables."""
+def say(parts: Iterable[Part]) -> None:
+    """Print lines and tables. On a terminal, they have colours, unless the environment variable NO_COLOR is set."""
     if not sys.stdout.isatty():
-        write("\n".join(part if isinstance(part, str) else table(*part) for part in parts))
+        write("\n".join(table(*part) if isinstance(part, TextTable) else str(part) for part in parts))
         return
-    console = Console()
+    console = Console(highlight=False)
+    width = console.width
     for part in parts:
-        console.print(render(part), soft_wrap=isinstance(part, str))
+        rendered = render(part)
+        # The terminal wraps lines that are too long, so that names can be copied.
+        console.width = _WIDEST
+        console.width = max(width, Measurement.get(console, console.options, rendered).maximum)
+        console.print(rendered, soft_wrap=True)
 
 
-def watch(parts: Callable[[], Iterable[str | TextTable]], seconds: float) -> None:
+def watch(parts: Callable[[], Iterable[Part]], seconds: float) -> None:
     """Redraw the lines and tables that `parts` returns every `seconds` until interrupted.
 
     Without a terminal, print them repeatedly, each time followed by dashes.
@@ -87,10 +98,12 @@ def watch(parts: Callable[[], Iterable[str | TextTable]], seconds: float) -> Non
             time.sleep(seconds)
 
 
-def render(part: str | TextTable) -> RenderableType:
+def render(part: Part) -> RenderableType:
     """Return a line or a table in a form that can be rendered on a terminal."""
     if isinstance(part, str):
         return Text(part)
+    if isinstance(part, Text):
+        return part
     rich_table = RichTable(box=None, pad_edge=False, padding=(0, len(_GAP), 0, 0), header_style="bold")
     for name in part.head:
         rich_table.add_column(Text(name), overflow="fold")
@@ -116,8 +129,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def kind_of(o: dict[str, Any]) -> str:
-    """Return "group/kind" of an object from a debug page, or "" if it has neither."""
-    return "/".join(part for part in (o.get("group"), o.get("kind")) if part)
+    """Return the kind of an object from a debug page, with its group if Istio has a kind of the same name."""
+    kind: str = o.get("kind", "")
+    return f"{o.get('group')}/{kind}" if kind == "Gateway" and o.get("group") == "gateway.networking.k8s.io" else kind
 
 
 def as_json(value: Any) -> str:

@@ -12,17 +12,16 @@ import yaml
 from pilot.cli.ctl.client import CommandError, PageClient
 from pilot.cli.ctl.command import with_client
 from pilot.cli.ctl.files import read_files
-from pilot.cli.ctl.output import FORMATS, CommandResult, kind_of, show
+from pilot.cli.ctl.findings import SEVERITIES, Selection, reaches, with_selection
+from pilot.cli.ctl.output import FORMATS, show
 from pilot.config.problem import plain_problem
 from pilot.ingest.analysis import analyze as find_problems
 from pilot.ingest.analysis import decode_mesh, read_objects
-from pilot.lib.text import one_line
 from pilot.mesh.analysis.listed import CHECKS
 from pilot.settings.parse import load
 
 FOUND = 79
 """Exit status if problems are found. It is the same as istioctl's."""
-LEVELS = ("warning", "error")
 
 
 @click.command()
@@ -33,11 +32,11 @@ LEVELS = ("warning", "error")
     type=click.Path(exists=True, dir_okay=False),
     help="mesh config to check the files with",
 )
-@click.option("-n", "--namespace", help="only objects in this namespace")
+@with_selection
 @click.option(
     "--failure-threshold",
     "threshold",
-    type=click.Choice(LEVELS),
+    type=click.Choice(SEVERITIES),
     default="error",
     show_default=True,
     help="lowest severity that makes the command fail",
@@ -56,7 +55,7 @@ def analyze(
     client: PageClient,
     files: tuple[str, ...],
     mesh_config: str | None,
-    namespace: str | None,
+    selection: Selection,
     threshold: str,
     form: str,
 ) -> None:
@@ -67,10 +66,10 @@ def analyze(
     the control plane. The exit status is 79 if a problem reaches the failure threshold.
     """
     reports = _of_files(files, mesh_config) if files else client.get("problemz")
-    problems = [p for p in reports if namespace is None or p.get("namespace", "") == namespace]
-    where = f" in namespace {namespace}" if namespace else ""
-    show(CommandResult(problems, [_line(p) for p in problems] or [f"✔ No validation issues found{where}."]), form)
-    if any(LEVELS.index(p["severity"]) >= LEVELS.index(threshold) for p in problems):
+    findings = selection.apply(reports)
+    where = f" in namespace {selection.namespace}" if selection.namespace else ""
+    show(selection.show(findings, f"✔ No validation issues found{where}."), form)
+    if any(reaches(finding, threshold) for finding in findings):
         click.get_current_context().exit(FOUND)
 
 
@@ -88,12 +87,3 @@ def _plain(path: str | None) -> Any:
             return yaml.safe_load(file)
     except (OSError, UnicodeError, yaml.YAMLError) as error:
         raise CommandError(f"cannot read {path}: {error}") from error
-
-
-def _line(problem: dict[str, Any]) -> str:
-    """Return a problem in the format of istioctl's messages. The field path is added before the message."""
-    name = "/".join(part for part in (problem.get("namespace"), problem.get("name")) if part)
-    place = problem.get("file", "") + (f":{problem['line']}" if problem.get("line") else "")
-    subject = " ".join(part for part in (kind_of(problem), name, place) if part)
-    path = f"{problem['path']}: " if problem.get("path") else ""
-    return one_line(f"{problem['severity'].capitalize()} [{problem['code']}] ({subject}) {path}{problem['message']}")

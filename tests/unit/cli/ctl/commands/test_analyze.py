@@ -39,15 +39,15 @@ def run(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch:
 def test_cross_object_problem_has_file_and_line(run: Run) -> None:
     out, _ = run("analyze", ".", a=SERVICE, b=ROUTE, status=0)
     assert out == (
-        "Warning [subset-not-found] (networking.istio.io/VirtualService shop/tea ./b.yaml:10) spec.http[0].route[0].destination.subset: "
-        "no DestinationRule for tea.shop.svc.cluster.local defines the subset gone\n"
+        "Warning [IST0101 subset-not-found] (VirtualService shop/tea ./b.yaml:10) spec.http[0].route[0].destination.subset: "
+        "no DestinationRule for tea.shop.svc.cluster.local defines the subset gone\n1 warning.\n"
     )
     run("analyze", ".", "--failure-threshold", "warning", status=79)
 
 
 def test_invalid_object_fails(run: Run) -> None:
     out, _ = run("analyze", "a.yaml", "b.yaml", a=SERVICE, b=BROKEN, status=79)
-    assert "Error [bad-regex] (networking.istio.io/VirtualService shop/tea b.yaml:8) spec.http[0].match[0].uri" in out
+    assert "Error [IST0122 bad-regex] (VirtualService shop/tea b.yaml:8) spec.http[0].match[0].uri" in out
 
 
 def test_json_output(run: Run) -> None:
@@ -80,7 +80,7 @@ def test_mesh_config_file_is_validated(run: Run) -> None:
 
 def test_running_control_plane_is_analyzed_without_files(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PageClient, "get", lambda *_, **__: [{"severity": "error", "code": "bad", "message": "a\nb"}])
-    assert run("analyze", status=79)[0] == "Error [bad] () a\\nb\n"
+    assert run("analyze", status=79)[0] == "Error [bad] a\\nb\n1 error.\n"
 
 
 def test_missing_file_is_reported(run: Run) -> None:

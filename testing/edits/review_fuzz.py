@@ -97,7 +97,7 @@ class ReviewFuzzer:
 
     def check(self, body: bytes) -> None:
         """Check that both webhooks answer with a valid response and without an internal error."""
-        for outcome in (review_pod(PodReview(body, "/inject", PodFacts()), self._settings), review_config(body)):
+        for outcome in (review_pod(PodReview("/inject", PodFacts()), body, self._settings), review_config(body)):
             response = json.loads(outcome.body)["response"]
             assert isinstance(response["allowed"], bool)
             assert not response.get("status", {}).get("message", "").startswith("internal error"), response

@@ -66,8 +66,8 @@ class InProcessJobs:
     def load(self, state: bytes) -> None:
         self._program.load(state)
 
-    async def run(self, caller: JobSource, payload: bytes) -> bytes:
-        return self._program.run(payload)
+    async def run(self, caller: JobSource, *parts: bytes) -> bytes:
+        return self._program.run(b"".join(parts))
 
 
 class WebhookClient:

@@ -90,6 +90,6 @@ def test_worst_pod_is_reviewed_in_linear_work(number: int) -> None:
     settings = InjectionSettings(decode_config(*config_texts()), MeshConfig())
     body = json.dumps(review(plain)).encode()
     with limited_calls(FIXED_CALLS + CALLS_PER_BYTE * size):
-        outcome = review_pod(PodReview(body, "/inject", PodFacts()), settings)
+        outcome = review_pod(PodReview("/inject", PodFacts()), body, settings)
     response = json.loads(outcome.body)["response"]
     assert not response.get("status", {}).get("message", "").startswith("internal error"), response

@@ -12,6 +12,8 @@ from webhook.server.injector import Injector
 from webhook.server.outcome import Validation
 from webhook.server.reviewers import Reviewers
 
+_TOO_MANY_REQUESTS = web.HTTPTooManyRequests.status_code
+
 
 class Webhooks:
     """Serves /inject and /validate. Admission reviews are answered by worker processes."""
@@ -36,9 +38,11 @@ class Webhooks:
             with self._budget.reserve(address) as reservation:
                 body = await read_body(request, LARGEST_POD_REVIEW, reservation)
                 outcome = await self._reviewers.review_pod(body, request.path, address)
-        except web.HTTPException:
+        except web.HTTPException as error:
             self._metrics.injection_failed()
+            self._count_excess("inject", "requests" if error.status == _TOO_MANY_REQUESTS else "")
             raise
+        self._count_excess("inject", outcome.exceeded)
         if outcome.injection == "skipped":
             self._metrics.injection_skipped()
         elif outcome.injection == "failed":
@@ -54,9 +58,15 @@ class Webhooks:
                 outcome = await self._reviewers.review_config(body, address)
         except web.HTTPException as error:
             self._metrics.validation_http_error(error.status)
+            self._count_excess("validate", "requests" if error.status == _TOO_MANY_REQUESTS else "")
             raise
+        self._count_excess("validate", outcome.exceeded)
         self._count(outcome.validation)
         return web.Response(body=outcome.body, content_type="application/json")
+
+    def _count_excess(self, webhook: str, reason: str) -> None:
+        if reason:
+            self._metrics.review_rejected(webhook, reason)
 
     def _count(self, validation: Validation | None) -> None:
         if validation is None:

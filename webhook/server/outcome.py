@@ -33,7 +33,7 @@ class Outcome(msgspec.Struct, array_like=True, frozen=True):
     """The outcome of a job.
 
     `body` is the response to an admission review, or the objects of a Gateway as a JSON list. `error` is the reason why
-    a Gateway cannot be deployed.
+    a Gateway cannot be deployed. `exceeded` is the limit that a review exceeded (see `JobError`), or "".
     """
 
     body: bytes
@@ -41,6 +41,7 @@ class Outcome(msgspec.Struct, array_like=True, frozen=True):
     validation: Validation | None = None
     error: str = ""
     lines: tuple[LogLine, ...] = ()
+    exceeded: str = ""
 
 
 class LogBuffer(logging.Handler):

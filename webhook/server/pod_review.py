@@ -19,7 +19,7 @@ from webhook.pod.json_patch import differences
 from webhook.pod.normal import ShapeError, normalize, without_nulls
 from webhook.pod.schema import POD
 from webhook.server.path import environment_of
-from webhook.server.review import AdmissionResponse, AdmissionReview, ReviewError, decode_object
+from webhook.server.review import AdmissionResponse, AdmissionReview, ReviewError, decode_object, decode_pod_head
 
 Plain = dict[str, Any]
 REFUSALS = (InjectionError, ReviewError, ShapeError)
@@ -73,6 +73,7 @@ def answer_pod(
     base["metadata"].pop("managedFields", None)
     if not is_injected(pod, settings.config.written):
         return None
+    decode_pod_head(review.request.object)  # the control plane has used the defaults if this fails
     final = inject(_request(pod, environment_of(path), settings, facts))
     return AdmissionResponse(True, patch=msgspec.json.encode(list(differences(base, final))))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import pickle
 from typing import NamedTuple
@@ -36,15 +37,12 @@ class State(NamedTuple):
 class PodReview(NamedTuple):
     """A job that answers the admission review of a Pod. `path` is the path of the HTTP request."""
 
-    body: bytes
     path: str
     facts: PodFacts
 
 
 class ConfigReview(NamedTuple):
     """A job that answers the admission review of a configuration object."""
-
-    body: bytes
 
 
 Job = PodReview | ConfigReview | GatewayToRender
@@ -71,19 +69,21 @@ class ReviewProgram:
         self._lines.take()
 
     def run(self, job: bytes) -> bytes:
-        """Return the outcome of a pickled Job. Raise MemoryError if it takes too much memory."""
-        outcome = run(pickle.loads(job), self._settings)  # noqa: S301 -- written by the parent process
+        """Return the outcome of a pickled Job and the AdmissionReview after it. Raise MemoryError if it takes too much
+        memory."""
+        stream = io.BytesIO(job)
+        outcome = run(pickle.load(stream), stream.read(), self._settings)  # noqa: S301 -- written by the parent process
         return msgspec.msgpack.encode(msgspec.structs.replace(outcome, lines=self._lines.take()))
 
 
-def run(job: Job, settings: InjectionSettings | None) -> Outcome:
-    """Return the outcome of a job. Raise MemoryError if it takes too much memory."""
+def run(job: Job, body: bytes, settings: InjectionSettings | None) -> Outcome:
+    """Return the outcome of a job. `body` is the AdmissionReview. Raise MemoryError if it takes too much memory."""
     match job:
-        case ConfigReview(body):
+        case ConfigReview():
             return review_config(body)
         case PodReview():
             assert settings is not None
-            return review_pod(job, settings)
+            return review_pod(job, body, settings)
     assert settings is not None
     try:
         objects = msgspec.json.encode(render_gateway(job, settings.config))
@@ -94,11 +94,11 @@ def run(job: Job, settings: InjectionSettings | None) -> Outcome:
     return Outcome(objects)
 
 
-def review_pod(job: PodReview, settings: InjectionSettings) -> Outcome:
+def review_pod(job: PodReview, body: bytes, settings: InjectionSettings) -> Outcome:
     """Answer the admission review of a Pod."""
     review: AdmissionReview | None = None
     try:
-        review = decode_review(job.body)
+        review = decode_review(body)
         answer = answer_pod(review, job.path, settings, job.facts)
     except REFUSALS as error:
         return _failed(review, str(error))

@@ -13,6 +13,9 @@ import msgspec
 
 GROUP = "admission.k8s.io"
 VERSIONS = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
+MAX_LABEL_BYTES = 64 << 10
+"""Maximum size in bytes of the labels of an injected Pod, encoded as JSON. The control plane matches them with the
+selectors of ProxyConfig objects."""
 
 
 class ReviewError(ValueError):
@@ -61,7 +64,7 @@ class AdmissionResponse(NamedTuple):
 
 class _Metadata(msgspec.Struct):
     namespace: str | None = None
-    labels: dict[str, str | None] | None = None
+    labels: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _PodSpec(msgspec.Struct, rename="camel"):
@@ -83,6 +86,7 @@ class PodHead(NamedTuple):
 
 _DECODER = msgspec.json.Decoder(AdmissionReview)
 _POD_DECODER = msgspec.json.Decoder(_Pod)
+_LABELS_DECODER = msgspec.json.Decoder(dict[str, str | None] | None)
 
 
 def decode_review(body: bytes) -> AdmissionReview:
@@ -115,14 +119,17 @@ def decode_object(raw: msgspec.Raw) -> dict[str, Any]:
 
 def decode_pod_head(raw: msgspec.Raw) -> PodHead:
     """Decode the head of the Pod in a request, without decoding the other fields. Raise ReviewError if the Pod is
-    invalid."""
+    invalid, or if its labels are too large."""
     try:
         pod = _POD_DECODER.decode(raw)
+        metadata, spec = pod.metadata or _Metadata(), pod.spec or _PodSpec()
+        if len(memoryview(metadata.labels)) > MAX_LABEL_BYTES:
+            raise ReviewError(f"metadata.labels: must be at most {MAX_LABEL_BYTES} bytes")
+        labels = _LABELS_DECODER.decode(metadata.labels) or {}
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise ReviewError(f"could not decode object: {error}") from error
-    metadata, spec = pod.metadata or _Metadata(), pod.spec or _PodSpec()
-    labels = {name: value for name, value in (metadata.labels or {}).items() if value is not None}
-    return PodHead(metadata.namespace or "", labels, spec.node_name or "")
+    present = {name: value for name, value in labels.items() if value is not None}
+    return PodHead(metadata.namespace or "", present, spec.node_name or "")
 
 
 def encode_answer(review: AdmissionReview | None, answer: AdmissionResponse) -> bytes:

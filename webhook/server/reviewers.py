@@ -41,8 +41,8 @@ class Jobs(Protocol):
     def load(self, state: bytes) -> None:
         """Replace the state for all later jobs."""
 
-    async def run(self, caller: JobSource, payload: bytes) -> bytes:
-        """Return the result of a job. Raise JobError if there is none."""
+    async def run(self, caller: JobSource, *parts: bytes) -> bytes:
+        """Return the result of a job, which consists of parts. Raise JobError if there is none."""
 
 
 class Reviewers:
@@ -59,19 +59,20 @@ class Reviewers:
         review = _head(body)
         facts = await pod_facts(self._injector, review, path) if review is not None else PodFacts()
         try:
-            return await self._run(JobSource(address, _namespace(review)), PodReview(body, path, facts))
+            return await self._run(JobSource(address, _namespace(review)), PodReview(path, facts), body)
         except JobError as error:
             _log.error("pod injection failed: the review failed: %s", error)
-            return Outcome(_denial(review, error), injection="failed")
+            return Outcome(_denial(review, error), injection="failed", exceeded=error.reason)
 
     async def review_config(self, body: bytes, address: str) -> Outcome:
         """Return the outcome of the admission review of a configuration object."""
         review = _head(body)
         try:
-            return await self._run(JobSource(address, _namespace(review)), ConfigReview(body))
+            return await self._run(JobSource(address, _namespace(review)), ConfigReview(), body)
         except JobError as error:
             _log.error("validation failed: the review failed: %s", error)
-            return Outcome(_denial(review, error), validation=validation_of(review, "invalid_resource"))
+            validation = validation_of(review, "invalid_resource")
+            return Outcome(_denial(review, error), validation=validation, exceeded=error.reason)
 
     async def render(self, gateway: GatewayToRender) -> list[dict[str, Any]]:
         """Return the objects of a Gateway. Raise RenderError if it cannot be deployed."""
@@ -84,11 +85,11 @@ class Reviewers:
         objects: list[dict[str, Any]] = msgspec.json.decode(outcome.body)
         return objects
 
-    async def _run(self, caller: JobSource, job: Job) -> Outcome:
-        """Return the outcome of a job, and write its log lines."""
+    async def _run(self, caller: JobSource, job: Job, body: bytes = b"") -> Outcome:
+        """Return the outcome of a job, and write its log lines. `body` is the AdmissionReview."""
         if self._injector is not None and self._injector.config is not None:
             self._load(self._injector, self._injector.context)
-        outcome = _decoder.decode(await self._jobs.run(caller, pickle.dumps(job, pickle.HIGHEST_PROTOCOL)))
+        outcome = _decoder.decode(await self._jobs.run(caller, pickle.dumps(job, pickle.HIGHEST_PROTOCOL), body))
         for line in outcome.lines:
             if line.scope.partition(".")[0] == ROOT:
                 logging.getLogger(line.scope).log(line.level, line.text)

@@ -72,6 +72,12 @@ _DECLARED = (
     ),
     DeclaredMetric("pilot_total_xds_internal_errors", "counter", "Streams closed because of an internal error."),
     DeclaredMetric(
+        "pilot_caller_limits_exceeded",
+        "counter",
+        "Calls that were rejected or ended because their caller exceeded a limit.",
+        ("limit",),
+    ),
+    DeclaredMetric(
         "pilot_total_xds_rejects",
         "counter",
         "Responses rejected by proxies (NACK), by type.",
@@ -379,6 +385,12 @@ _DECLARED = (
         "counter",
         "Invalid validation requests, by HTTP status.",
         ("status",),
+    ),
+    DeclaredMetric(
+        "pilot_webhook_rejected_reviews",
+        "counter",
+        "Admission reviews that exceeded a limit: cpu, memory, wait, requests (of the caller), or crash of the worker.",
+        ("reason", "webhook"),
     ),
     DeclaredMetric(
         "pyistiod_graph_nodes",

@@ -113,6 +113,10 @@ class Metrics:
         """Count a stream that was closed because of an internal error."""
         self._at("pilot_total_xds_internal_errors").inc()
 
+    def caller_limit_exceeded(self, limit: str) -> None:
+        """Count a call that was rejected or ended because its caller exceeded a limit."""
+        self._at("pilot_caller_limits_exceeded", limit).inc()
+
     # -- certificates --------------------------------------------------------------------------------------------------
 
     def csr_received(self) -> None:
@@ -301,6 +305,10 @@ class Metrics:
     def validation_http_error(self, status: int) -> None:
         """Count an invalid validation request."""
         self._at("galley_validation_http_error", str(status)).inc()
+
+    def review_rejected(self, webhook: str, reason: str) -> None:
+        """Count an admission review that exceeded a limit. `webhook` is "inject" or "validate"."""
+        self._at("pilot_webhook_rejected_reviews", reason, webhook).inc()
 
     # -- exposition ----------------------------------------------------------------------------------------------------
 

@@ -47,24 +47,42 @@ _log = scope("default")
 
 
 class JobError(Exception):
-    """A job has no result."""
+    """A job has no result. `reason` is a word for metrics: "cpu", "memory", "crash" or "wait"."""
+
+    reason = ""
 
 
 class LimitExceeded(JobError):
     """A job exceeded a limit of its second run."""
 
 
+class CpuExceeded(LimitExceeded):
+    """A job exceeded its limit of CPU time."""
+
+    reason = "cpu"
+
+
+class MemoryExceeded(LimitExceeded):
+    """A job exceeded its limit of memory."""
+
+    reason = "memory"
+
+
 class WorkerCrash(JobError):
     """The worker ended during a job, or could not be started."""
+
+    reason = "crash"
 
 
 class Overload(JobError):
     """No worker was available in time."""
 
+    reason = "wait"
+
 
 class _Job(NamedTuple):
     caller: JobSource
-    payload: bytes
+    parts: Sequence[bytes]
     result: asyncio.Future[bytes]
 
 
@@ -75,22 +93,24 @@ class _Connection:
         self._reader, self._writer = reader, writer
         self._state = b""
 
-    async def run(self, state: bytes, payload: bytes, limits: JobLimits) -> bytes:
+    async def run(self, state: bytes, parts: Sequence[bytes], limits: JobLimits) -> bytes:
         """Return the result of a job. Raise JobError if there is none, and EOFError or OSError if the supervisor
         ended."""
         if state is not self._state:
             self._writer.write(encode_header(STATE, len(state)) + state)
             self._state = state
-        self._writer.write(encode_header(JOB, len(payload), limits) + payload)
+        self._writer.write(encode_header(JOB, sum(map(len, parts)), limits))
+        for part in parts:
+            self._writer.write(part)
         await self._writer.drain()
         header = decode_header(await self._reader.readexactly(HEADER.size))
         if header.size > LARGEST_RESULT:
             raise OSError("the result is too large")
         content = await self._reader.readexactly(header.size)
         if header.kind == CPU_EXCEEDED:
-            raise LimitExceeded(f"it takes more than {limits.cpu:g} seconds of CPU time")
+            raise CpuExceeded(f"it takes more than {limits.cpu:g} seconds of CPU time")
         if header.kind == MEMORY_EXCEEDED:
-            raise LimitExceeded(f"it takes more than {limits.memory >> 20} MiB of memory")
+            raise MemoryExceeded(f"it takes more than {limits.memory >> 20} MiB of memory")
         if header.kind == CRASHED:
             raise WorkerCrash(f"its worker process ended: {content.decode(errors='replace')}")
         if header.kind != RESULT:
@@ -165,10 +185,11 @@ class WorkerPool:
                 asyncio.create_task(self._run_lane(lane), name=f"worker {lane}") for lane in range(len(self._lanes))
             ]
 
-    async def run(self, caller: JobSource, payload: bytes) -> bytes:
-        """Return the result of a job. Raise JobError if there is none."""
+    async def run(self, caller: JobSource, *parts: bytes) -> bytes:
+        """Return the result of a job. Raise JobError if there is none. The program receives the parts as one string;
+        they are not copied while the job waits."""
         self.warm()
-        job = _Job(caller, payload, asyncio.get_running_loop().create_future())
+        job = _Job(caller, parts, asyncio.get_running_loop().create_future())
         self._queues[0].put(caller, job)
         self._pending.add(job.result)
         try:
@@ -218,7 +239,7 @@ class WorkerPool:
             processes: _Processes | None = None
             try:
                 processes = await self._get_processes()
-                return await processes.connections[lane].run(self._state, job.payload, self._lanes[lane])
+                return await processes.connections[lane].run(self._state, job.parts, self._lanes[lane])
             except (OSError, EOFError) as error:
                 _log.warning("the worker processes ended and are started again: %s", error)
                 await self._close(processes)

@@ -82,6 +82,9 @@ async def test_unfinished_bodies_cannot_use_more_than_a_share_of_memory(
             assert all(b"429 Too Many Requests" in ending.result() for ending in refused)
             for ending in endings:
                 ending.cancel()
+            webhook = path.removeprefix("/")
+            metric = f'pilot_webhook_rejected_reviews{{reason="requests",webhook="{webhook}"}} '
+            assert metric in client.metrics.exposition().decode()
         assert (await client.response("/inject", review(pod())))["allowed"], "their memory is free again"
 
 

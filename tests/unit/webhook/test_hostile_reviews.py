@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -14,8 +15,9 @@ import pytest_asyncio
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.mesh.proxy_config import ProxyConfig
 from pilot.lib.workers.frames import JobLimits
+from pilot.lib.workers.job_queue import JobSource
 from pilot.lib.workers.pool import WorkerPool
-from testing.kube.webhooks import WebhookClient, make_injector, pod, review, serving
+from testing.kube.webhooks import InProcessJobs, WebhookClient, make_injector, pod, review, serving
 from webhook.gateway.render import GatewayToRender, RenderError
 from webhook.server.reviewers import PROGRAM, Reviewers
 
@@ -86,6 +88,9 @@ async def test_hostile_pod_is_denied_alone(pool: WorkerPool, plain: dict[str, An
         assert client.metric("sidecar_injection_failure_total 1")
         assert client.metric("sidecar_injection_requests_total 2")
         assert client.metric("sidecar_injection_success_total 2")
+        reason = "cpu" if "CPU time" in message else "memory" if "MiB" in message else ""
+        rejected = f'pilot_webhook_rejected_reviews{{reason="{reason}",webhook="inject"}} 1'
+        assert client.metric(rejected) is bool(reason)
 
 
 async def test_hostile_configuration_is_denied_alone(pool: WorkerPool) -> None:
@@ -100,7 +105,35 @@ async def test_hostile_configuration_is_denied_alone(pool: WorkerPool) -> None:
             f"the review failed: {CPU}",
             f"the review failed: {MEMORY}",
         )
-        assert 'reason="invalid_resource"' in client.metrics.exposition().decode()
+        metrics = client.metrics.exposition().decode()
+        assert 'reason="invalid_resource"' in metrics
+        assert re.search(r'pilot_webhook_rejected_reviews{reason="(cpu|memory)",webhook="validate"} 1', metrics)
+
+
+async def test_pod_with_thousands_of_labels_is_denied_before_they_are_matched(pool: WorkerPool) -> None:
+    labels = {f"k{number}": "v" for number in range(10_000)}
+    async with serving(make_injector(), pool) as client:
+        injected = await client.response("/inject", review(pod(labels=labels)))
+        assert injected["status"]["message"] == "metadata.labels: must be at most 65536 bytes"
+        ignored = await client.response("/inject", review({**pod(labels=labels), "spec": {"hostNetwork": True}}))
+        assert ignored["allowed"]
+
+
+async def test_body_of_a_waiting_review_is_held_once() -> None:
+    class Waiting(InProcessJobs):
+        parts: tuple[bytes, ...] = ()
+
+        async def run(self, caller: JobSource, *parts: bytes) -> bytes:
+            self.parts = parts
+            return await super().run(caller, *parts)
+
+    jobs = Waiting()
+    body = json.dumps(review(pod(annotations={"note": "x" * 1_000_000}))).encode()
+    reviewers = Reviewers(make_injector(), jobs)
+    for outcome in (reviewers.review_config(body, "a"), reviewers.review_pod(body, "/inject", "a")):
+        await outcome
+        assert any(part is body for part in jobs.parts)
+        assert sum(map(len, jobs.parts)) < len(body) + 10_000
 
 
 async def test_large_ordinary_objects_pass() -> None:

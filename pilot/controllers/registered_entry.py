@@ -12,6 +12,7 @@ from pilot.config.kinds.istio import WORKLOAD_ENTRY, WORKLOAD_GROUP
 from pilot.config.networking.workload_entry import REGISTRATION_GROUP, WorkloadEntry, WorkloadEntryObject
 from pilot.config.networking.workload_group import WorkloadGroup
 from pilot.config.object import Object, ObjectKey
+from pilot.lib.labels import TUNNEL
 from pilot.lib.spiffe import parse_identity
 from pilot.mesh.model.proxy import Proxy
 from pilot.mesh.tables.database import Mesh
@@ -75,13 +76,20 @@ def entry_name(group: str, proxy: Proxy) -> str:
     return name[-MAX_NAME_LENGTH:].lstrip("-.")
 
 
-def build_entry(group: Object[WorkloadGroup], proxy: Proxy, uid: str, api_version: str) -> dict[str, Any]:
-    """Return a proxy's WorkloadEntry. Its owner is the group, whose UID is `uid`. If `uid` is "", the entry has no
-    owner."""
+def build_entry(
+    group: Object[WorkloadGroup], proxy: Proxy, uid: str, api_version: str, listens_hbone: bool = False
+) -> dict[str, Any]:
+    """Return a proxy's WorkloadEntry. Its owner is the group, whose UID is `uid`.
+
+    If `uid` is "", the entry has no owner. If proxies can listen for HBONE and this one does, the label tells
+    other proxies to use a tunnel.
+    """
     template = group.spec.template or WorkloadEntry()
     metadata = group.spec.metadata
     labels = {**template.labels, **(metadata.labels if metadata else {}), **proxy.labels}
     labels.pop(_LOCALITY, None)
+    if listens_hbone and proxy.flag("ENABLE_HBONE"):
+        labels.setdefault(TUNNEL, "http")
     spec: Mapping[str, Any] = {
         "address": proxy.ips[0],
         "ports": template.ports,

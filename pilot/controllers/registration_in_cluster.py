@@ -35,6 +35,7 @@ from pilot.lib.backoff import Backoff
 from pilot.lib.logging.log import scope
 from pilot.lib.metrics.kubernetes_metrics import KubernetesMetrics
 from pilot.lib.tasks import cancel_tasks
+from pilot.mesh.model.ambient_features import listens_for_hbone
 from pilot.mesh.model.proxy import Proxy
 from pilot.mesh.tables.database import Mesh
 from pilot.xds.workload_registration import RegistrationError
@@ -178,7 +179,7 @@ class ClusterRegistration:
         if not path or not group_path:
             raise RegistrationError("the API server does not serve WorkloadEntries")
         uid = _read(await self._client.call("GET", group_path)).metadata.uid
-        entry = build_entry(group, proxy, uid, _api_version(path))
+        entry = build_entry(group, proxy, uid, _api_version(path), listens_for_hbone(self._db.settings.ambient))
         annotations = {CONTROLLER: self._options.replica, CONNECTED: _now()}
         entry["metadata"]["annotations"] |= annotations
         try:

@@ -19,6 +19,7 @@ from pilot.ingest.namespace_filter import Edit
 from pilot.lib.logging.log import scope
 from pilot.lib.metrics.kubernetes_metrics import KubernetesMetrics
 from pilot.lib.tasks import cancel_tasks
+from pilot.mesh.model.ambient_features import listens_for_hbone
 from pilot.mesh.model.proxy import Proxy
 from pilot.mesh.tables.database import Mesh
 from pilot.xds.workload_registration import RegistrationError
@@ -126,7 +127,8 @@ class InMemoryRegistration:
             timer.cancel()
         self._metrics.registered("updates" if key in self._entries else "success")
         status = {"status": self._entries[key]["status"]} if "status" in self._entries.get(key, {}) else {}
-        self._put(key, {**build_entry(group, proxy, "", _API_VERSION), **status})
+        entry = build_entry(group, proxy, "", _API_VERSION, listens_for_hbone(self._db.settings.ambient))
+        self._put(key, {**entry, **status})
 
     def _put(self, key: ObjectKey, entry: dict[str, Any]) -> None:
         self._entries[key] = entry

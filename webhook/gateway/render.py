@@ -44,9 +44,9 @@ class RenderError(ValueError):
 class GatewayToRender(NamedTuple):
     """A Gateway and everything that its deployment depends on.
 
-    `metadata` is the Gateway's metadata. Each port has a name, number and protocol, and each address has a type and
-    value. `kubernetes` is the cluster's version, such as 134. `managed` is the value of the label
-    gateway.istio.io/managed.
+    `metadata` is the Gateway's metadata. Each port has a name, number, application protocol and transport protocol, and
+    each address has a type and value. `kubernetes` is the cluster's version, such as 134. `managed` is the value of the
+    label gateway.istio.io/managed.
     """
 
     metadata: Plain
@@ -56,7 +56,7 @@ class GatewayToRender(NamedTuple):
     name: str
     account: str
     service_type: str
-    ports: tuple[tuple[str, int, str], ...]
+    ports: tuple[tuple[str, int, str, str], ...]
     addresses: tuple[tuple[str, str], ...]
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
@@ -92,8 +92,8 @@ def _data(gateway: GatewayToRender, config: InjectorConfig) -> StructData:
     annotation = (metadata.get("annotations") or {}).get(IMAGE_TYPE)
     image = gateway.proxy_config.image.image_type if gateway.proxy_config.image is not None else ""
     ports = [
-        StructData("v1.ServicePort", {"Name": name, "Port": port, "Protocol": "TCP", "AppProtocol": app_protocol})
-        for name, port, app_protocol in gateway.ports
+        StructData("v1.ServicePort", {"Name": name, "Port": port, "Protocol": transport, "AppProtocol": protocol})
+        for name, port, protocol, transport in gateway.ports
     ]
     addresses = [
         StructData("v1.GatewaySpecAddress", {"Type": type_, "Value": value}) for type_, value in gateway.addresses

@@ -111,6 +111,23 @@ def test_build_entry() -> None:
     assert minimal["spec"] == {"address": "10.0.0.1", "labels": {"version": "v1"}}
 
 
+@pytest.mark.parametrize(
+    ("metadata", "listens_hbone", "labels", "expected"),
+    [
+        ({"ENABLE_HBONE": "true"}, True, "{}", "http"),
+        ({"ENABLE_HBONE": "true"}, True, "{networking.istio.io/tunnel: none}", "none"),
+        ({"ENABLE_HBONE": "true"}, False, "{}", None),
+        ({}, True, "{}", None),
+    ],
+)
+def test_entry_of_a_proxy_that_accepts_hbone_is_labelled(
+    metadata: dict[str, str], listens_hbone: bool, labels: str, expected: str | None
+) -> None:
+    workload_group = group(f"{{template: {{labels: {labels}}}}}")
+    entry = build_entry(workload_group, proxy(**metadata), "", "v", listens_hbone)
+    assert entry["spec"]["labels"].get("networking.istio.io/tunnel") == expected
+
+
 WEB = "spiffe://cluster.local/ns/shop/sa/web"
 
 

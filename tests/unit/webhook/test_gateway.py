@@ -124,7 +124,7 @@ TEMPLATE_DATA = {
     "ProxyConfig.Concurrency.GetValue": "2",
     "MeshConfig.TrustDomain": "td",
     "Values.global.hub": "h",
-    "Ports": "[{http 80 TCP https}]",
+    "Ports": "[{http 80 TCP https} {http-quic 80 UDP https}]",
     "Spec.Addresses": "[{Hostname a.example}]",
 }
 
@@ -143,7 +143,7 @@ def test_template_data() -> None:
     metadata = {"uid": "u-1", "labels": {"l": "1"}, "annotations": {"sidecar.istio.io/proxyImageType": "distroless"}}
     gateway = GATEWAY._replace(
         metadata={**GATEWAY.metadata, **metadata},
-        ports=(("http", 80, "https"),),
+        ports=(("http", 80, "https", "TCP"), ("http-quic", 80, "https", "UDP")),
         addresses=(("Hostname", "a.example"),),
         labels={"il": "2"},
         annotations={"ia": "3"},

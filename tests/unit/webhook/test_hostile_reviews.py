@@ -158,7 +158,7 @@ def gateway(overlay: str) -> GatewayToRender:
         name="edge-istio",
         account="edge-istio",
         service_type="ClusterIP",
-        ports=(("http", 80, "http"),),
+        ports=(("http", 80, "http", "TCP"),),
         addresses=(),
         labels={},
         annotations={},

@@ -31,6 +31,7 @@ VERSION = 5
 control plane."""
 STATUS_PORT = 15021
 _MAX_NAME_LENGTH = 63
+_QUIC = "-quic"
 _OURS = "gateway.networking.k8s.io/"
 
 
@@ -43,9 +44,12 @@ class DeployedClass(NamedTuple):
 
 
 class DeployedPort(NamedTuple):
+    """A port of a Gateway's Service. `protocol` is the application protocol, and `transport` is TCP or UDP."""
+
     name: str
     port: int
     protocol: str
+    transport: str = "TCP"
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +116,7 @@ def deployment(db: Mesh, key: ObjectKey) -> Deployment | None:
         name=row.annotations.get(NAME_OVERRIDE) or default,
         account=row.annotations.get(SERVICE_ACCOUNT) or default,
         service_type=row.annotations.get(SERVICE_TYPE) or class_.service_type,
-        ports=tuple(build_ports(_listeners(db, row))),
+        ports=tuple(build_ports(_listeners(db, row), db.settings.gateways.quic_listeners)),
         addresses=tuple((address.type, address.value) for address in row.spec.addresses),
         labels=_foreign(infrastructure.labels) if infrastructure is not None and infrastructure.labels else None,
         annotations=_foreign(infrastructure.annotations)
@@ -180,10 +184,10 @@ def _listeners(db: Mesh, row: Object[Gateway]) -> Iterator[Listener]:
         yield from listener_set.spec.listeners if listener_set is not None else ()
 
 
-def build_ports(listeners: Iterable[Listener]) -> Iterator[DeployedPort]:
+def build_ports(listeners: Iterable[Listener], quic: bool = False) -> Iterator[DeployedPort]:
     """Yield the ports of the Service: the status port, and one port for each distinct listener port.
 
-    Names are unique and have at most 63 characters.
+    With `quic`, HTTPS listeners also have a UDP port, for HTTP/3. Names are unique and have at most 63 characters.
     """
     yield DeployedPort("status-port", STATUS_PORT, "tcp")
     numbers, names = {0}, {"status-port"}
@@ -194,6 +198,10 @@ def build_ports(listeners: Iterable[Listener]) -> Iterator[DeployedPort]:
             name = _free_name(listener.name.replace(".", "-") or f"{listener.protocol.lower()}-{position}", port, names)
             names.add(name)
             yield DeployedPort(name, port, listener.protocol.lower())
+            if quic and listener.protocol.upper() == "HTTPS":
+                quic_name = _free_name(f"{name[: _MAX_NAME_LENGTH - len(_QUIC)]}{_QUIC}", port, names)
+                names.add(quic_name)
+                yield DeployedPort(quic_name, port, listener.protocol.lower(), "UDP")
 
 
 def _free_name(preferred: str, port: int, in_use: set[str]) -> str:

@@ -12,7 +12,7 @@ import click
 from rich.text import Text
 
 from pilot.cli.ctl.istio_codes import istio_code
-from pilot.cli.ctl.output import SEVERITY_STYLES, CommandResult, kind_of
+from pilot.cli.ctl.output import SEVERITY_STYLES, CommandResult, kind_of, name_of, place_of
 from pilot.lib.text import one_line
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -128,9 +128,7 @@ def lines(findings: Iterable[Finding]) -> Iterator[Text]:
     """Yield a line for each finding, in the format of istioctl's messages with the path of the field."""
     for finding in findings:
         severity = finding["severity"]
-        name = "/".join(part for part in (finding.get("namespace"), finding.get("name")) if part)
-        place = finding.get("file", "") + (f":{finding['line']}" if finding.get("line") else "")
-        subject = " ".join(part for part in (kind_of(finding), name, place) if part)
+        subject = " ".join(part for part in (kind_of(finding), name_of(finding), place_of(finding)) if part)
         codes = " ".join(part for part in (finding.get("istioCode"), finding["code"]) if part)
         path = f"{finding['path']}: " if finding.get("path") else ""
         yield Text.assemble(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -132,6 +133,21 @@ def kind_of(o: dict[str, Any]) -> str:
     """Return the kind of an object from a debug page, with its group if Istio has a kind of the same name."""
     kind: str = o.get("kind", "")
     return f"{o.get('group')}/{kind}" if kind == "Gateway" and o.get("group") == "gateway.networking.k8s.io" else kind
+
+
+def name_of(o: dict[str, Any]) -> str:
+    """Return the "namespace/name" of an object from a debug page, or its name if it has no namespace."""
+    return "/".join(part for part in (o.get("namespace"), o.get("name")) if part)
+
+
+def place_of(o: dict[str, Any]) -> str:
+    """Return the "file:line" of an object from a debug page, or "" if it is not from a file.
+
+    Files below the working directory have relative names.
+    """
+    file: str = o.get("file", "")
+    here = os.path.join(os.getcwd(), "")
+    return file.removeprefix(here) + (f":{o['line']}" if file and o.get("line") else "")
 
 
 def as_json(value: Any) -> str:

@@ -206,10 +206,19 @@ EXPLANATION = {
         {
             "type": "cds",
             "objects": [
-                {"kind": "Service", "namespace": "shop", "name": "tea", "through": ["outbound_cluster", "service"]},
-                {"kind": "MeshConfig", "name": "mesh", "through": ["outbound_cluster"]},
+                {
+                    "kind": "Service",
+                    "namespace": "shop",
+                    "name": "tea",
+                    "through": ["outbound_cluster", "service"],
+                    "via": ["clusters", "services and endpoints"],
+                    "file": "/mesh/tea.yaml",
+                    "line": 4,
+                },
+                {"kind": "MeshConfig", "name": "mesh", "through": ["outbound_cluster"], "via": []},
             ],
             "lists": ["rules"],
+            "searched": ["DestinationRules of the host"],
             "proxy": [
                 {"kind": "Pod", "namespace": "shop", "name": "tea-1", "through": []},
                 {"kind": "Node", "name": "node-1", "through": []},
@@ -460,15 +469,23 @@ def test_missing_secrets(run: Any, fail: Any, empty: str) -> None:
 def test_explain(run: Any, address: str) -> None:
     assert run(address, "explain", "tea", TEA) == (
         f"{TEA} (cds) of tea-1.shop was built from\n"
-        "KIND         NAMESPACE   NAME   THROUGH\n"
-        "Service      shop        tea    outbound cluster < service\n"
-        "MeshConfig               mesh   outbound cluster\n"
-        "and was looked up in: rules\n"
-        "proxy attributes come from: Pod shop/tea-1, Node node-1\n"
+        "KIND         NAME       FILE:LINE\n"
+        "Service      shop/tea   /mesh/tea.yaml:4\n"
+        "MeshConfig   mesh       -\n"
         "\n"
         f"{TEA} (eds) of tea-1.shop was built from\n"
         "no configuration objects.\n"
     )
+
+
+def test_verbose_explanation_has_the_topics_between_object_and_resource(run: Any, address: str) -> None:
+    assert run(address, "explain", "-v", "tea", TEA).splitlines()[1:6] == [
+        "KIND         NAME       FILE:LINE          THROUGH",
+        "Service      shop/tea   /mesh/tea.yaml:4   clusters < services and endpoints",
+        "MeshConfig   mesh       -                  -",
+        "and was looked up in: DestinationRules of the host",
+        "proxy attributes come from: Pod shop/tea-1, Node node-1",
+    ]
 
 
 def test_problems(run: Any, address: str) -> None:

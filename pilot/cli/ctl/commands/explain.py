@@ -9,7 +9,7 @@ import click
 
 from pilot.cli.ctl.client import PageClient
 from pilot.cli.ctl.command import with_client, with_output
-from pilot.cli.ctl.output import CommandResult, TextTable, kind_of
+from pilot.cli.ctl.output import CommandResult, TextTable, kind_of, name_of, place_of
 from pilot.lib.xds_types import BY_SHORT_NAME
 
 
@@ -26,41 +26,38 @@ from pilot.lib.xds_types import BY_SHORT_NAME
     help="resource type: cds, eds, lds, rds, sds, ecds, wds (workloads and services of ztunnels), wads (policies of "
     "ztunnels), nds (DNS names), pcds (proxy config), bds (bootstrap)",
 )
+@click.option("-v", "--verbose", is_flag=True, help="also show how the objects affect the resource")
 @with_output
 @with_client
-def explain(client: PageClient, proxy: str, resource: str, short_type: str) -> CommandResult:
+def explain(client: PageClient, proxy: str, resource: str, short_type: str, verbose: bool) -> CommandResult:
     """List the objects that a proxy's resource was built from.
 
-    PROXY is POD.NAMESPACE or part of it. RESOURCE is a name from proxy-config; use --type if several types share the
+    PROXY is POD.NAMESPACE or part of it. RESOURCE is a NAME from proxy-config; use --type if several types share the
     name.
     """
     page = client.get("explain", proxyID=proxy, resource=resource, type=short_type)
-    return CommandResult(page, _parts(page))
+    return CommandResult(page, _parts(page, verbose))
 
 
-def _parts(page: dict[str, Any]) -> Iterator[str | TextTable]:
+def _parts(page: dict[str, Any], verbose: bool) -> Iterator[str | TextTable]:
     for number, part in enumerate(page["explanations"]):
         yield from [""] if number else []
-        yield from _section(page, part)
+        yield f"{page['resource']} ({part['type']}) of {page['proxy']} was built from"
+        yield from _section(part, verbose)
 
 
-def _section(page: dict[str, Any], part: dict[str, Any]) -> Iterator[str | TextTable]:
-    rows = [
-        (kind_of(o), o.get("namespace", ""), o["name"], " < ".join(map(_words, o["through"]))) for o in part["objects"]
-    ]
-    yield f"{page['resource']} ({part['type']}) of {page['proxy']} was built from"
-    yield TextTable(("KIND", "NAMESPACE", "NAME", "THROUGH"), rows) if rows else "no configuration objects."
+def _section(part: dict[str, Any], verbose: bool) -> Iterator[str | TextTable]:
+    rows = [(kind_of(o), name_of(o), place_of(o) or "-", *([_via(o)] if verbose else [])) for o in part["objects"]]
+    head = ("KIND", "NAME", "FILE:LINE", *(["THROUGH"] if verbose else []))
+    yield TextTable(head, rows) if rows else "no configuration objects."
     for patch in part.get("patches", ()):
         yield f"and was patched by {patch['patch']} of EnvoyFilter {patch['namespace']}/{patch['name']}"
-    if part["lists"]:
-        yield f"and was looked up in: {', '.join(map(_words, part['lists']))}"
-    if part.get("proxy"):
-        yield f"proxy attributes come from: {', '.join(map(_name, part['proxy']))}"
+    if verbose and part.get("searched"):
+        yield f"and was looked up in: {', '.join(part['searched'])}"
+    if verbose and part.get("proxy"):
+        yield f"proxy attributes come from: {', '.join(f'{kind_of(o)} {name_of(o)}' for o in part['proxy'])}"
 
 
-def _name(o: dict[str, Any]) -> str:
-    return f"{kind_of(o)} {o['namespace']}/{o['name']}" if o.get("namespace") else f"{kind_of(o)} {o['name']}"
-
-
-def _words(derivation: str) -> str:
-    return derivation.strip("_").replace("_", " ")
+def _via(o: dict[str, Any]) -> str:
+    """Return the topics between the resource and the object, from the resource to the object."""
+    return " < ".join(o.get("via", ())) or "-"

@@ -116,13 +116,25 @@ def test_json_has_the_code_of_istioctl(run: Run) -> None:
     assert [(f["code"], f.get("istioCode")) for f in value] == [("bad-port", "IST0106")]
 
 
-@pytest.mark.parametrize(("no_color", "start"), [("", "\x1b[1;31mError\x1b[0m [IST0106"), ("1", "\x1b[1mError\x1b[0m [IST0106")])
+@pytest.mark.parametrize(
+    ("no_color", "start"), [("", "\x1b[1;31mError\x1b[0m [IST0106"), ("1", "\x1b[1mError\x1b[0m [IST0106")]
+)
 def test_severities_are_coloured_on_a_terminal(monkeypatch: pytest.MonkeyPatch, no_color: str, start: str) -> None:
     screen = terminal(monkeypatch)
     monkeypatch.setenv("NO_COLOR", no_color)
     assert main(["problems"]) == 0
     assert screen.getvalue().startswith(start)
     assert sys.stdout is screen
+
+
+def test_files_below_the_working_directory_have_relative_names(
+    run: Run, pages: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pages["problemz"] = [ROUTE | {"file": f"{tmp_path}/mesh/a.yaml"}, ROUTE | {"file": f"{tmp_path}2/a.yaml"}]
+    out = run("problems")
+    assert "shop/web mesh/a.yaml:3)" in out
+    assert f"shop/web {tmp_path}2/a.yaml:3)" in out
 
 
 def test_sample_mesh_has_no_findings(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from google.protobuf import struct_pb2
@@ -49,6 +49,11 @@ def accept_any(_: Object[Any]) -> Iterable[Problem]:
     return ()
 
 
+def keep(spec: S, _: Sequence[str]) -> tuple[S, list[Problem]]:
+    """Return the spec unchanged, and no problems."""
+    return spec, []
+
+
 def no_fields(_: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return an empty mapping."""
     return {}
@@ -63,7 +68,9 @@ class BaseKind(Collection[K, Object[S]], Generic[K, S]):
     Decoding: `versions` are the API versions that are read, the preferred one first. `struct` receives the fields of an
     object's `spec`, the top-level fields that are named in `parts`, and the fields that `extra` returns. `extra` is
     called with the whole object after its metadata has been validated. `validate` returns the problems of a decoded
-    object, with paths relative to the object.
+    object, with paths relative to the object. `tighten` is called before it for objects with unknown fields, with the
+    spec without them and their paths in the object. It returns the spec to apply and problems. Kinds whose unknown
+    fields may restrict what an object permits require it.
 
     Storage: the table has an index for each entry of `indexes` and `domain_indexes`, and the index `namespace` if the
     kind is namespaced. The functions in `domain_indexes` take the DNS domain of the mesh and return the index.
@@ -86,6 +93,7 @@ class BaseKind(Collection[K, Object[S]], Generic[K, S]):
         *,
         parts: tuple[str, ...] = (),
         extra: Callable[[Mapping[str, Any]], Mapping[str, Any]] = no_fields,
+        tighten: Callable[[S, Sequence[str]], tuple[S, list[Problem]]] = keep,
         namespaced: bool = True,
         indexes: Mapping[str, Index] | None = None,
         domain_indexes: Mapping[str, Callable[[str], Index]] | None = None,
@@ -98,6 +106,7 @@ class BaseKind(Collection[K, Object[S]], Generic[K, S]):
         super().__init__(group_kind.name, str(group_kind))
         self.id, self.versions = group_kind, versions
         self.struct, self.validate, self.parts, self.extra = struct, validate, parts, extra
+        self.tighten = tighten
         self.namespaced = namespaced
         self.indexes, self.domain_indexes = indexes or {}, domain_indexes or {}
         self.push_reason, self.update, self.registry_event = push_reason, update, registry_event

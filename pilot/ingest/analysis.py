@@ -52,7 +52,7 @@ def read_objects(texts: Mapping[str, bytes]) -> ReadObjects:
 
 
 def _add(objects: ReadObjects, file: str, document: Document) -> None:
-    decoded: Decoded = decode_document(document.plain, file, document.line_of)
+    decoded: Decoded = decode_document(document.plain, file, document.line_of, strict=True)
     objects.problems.extend(decoded.problems)
     single = len(decoded.entries) == 1
     for entry in decoded.entries:

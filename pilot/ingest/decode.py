@@ -6,6 +6,7 @@ import datetime
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -93,17 +94,20 @@ def decode_document(
     line_of: Callable[[str], int] = nowhere,
     origin: DocumentOrigin = OWN,
     catalogue: Catalogue = CATALOGUE,
+    strict: bool = False,
 ) -> Decoded:
     """Decode a document that contains an object, or a `List` of objects.
 
     `line_of` returns the line of a field path in the document, or 0 if it is unknown. Objects of other revisions (label
-    istio.io/rev), and kinds that a mesh does not use, yield neither an entry nor a problem.
+    istio.io/rev), and kinds that a mesh does not use, yield neither an entry nor a problem. Unknown fields are errors
+    if `strict` is true. Otherwise, they are ignored with a warning, because they may belong to a newer version of the
+    API.
     """
     entries: list[Entry] = []
     problems: list[Problem] = []
     refused: list[Row] = []
     for prefix, item in _objects(plain, ""):
-        entry, item_problems, row = _decode(item, origin, catalogue)
+        entry, item_problems, row = _decode(item, origin, catalogue, strict)
         for problem in item_problems:
             whole = _join(prefix, problem.path)
             path = problem.path if problem.object.name else whole  # only the path tells unnamed list items apart
@@ -130,21 +134,28 @@ def _join(prefix: str, path: str) -> str:
     return f"{prefix}.{path}" if prefix and path else prefix or path
 
 
-def decode_object(kind: AnyKind, plain: Any, origin: DocumentOrigin) -> Decoded:
-    """Decode an object of a given kind. The object's own `kind` field is ignored."""
-    entry, problems, row = _decode_as(kind, plain, origin)
+def decode_object(kind: AnyKind, plain: Any, origin: DocumentOrigin, is_validated: bool = False) -> Decoded:
+    """Decode an object of a given kind. The object's own `kind` field is ignored.
+
+    If `is_validated` is true, the kind's rules have been applied already, and are not applied again.
+    """
+    entry, problems, row = _decode_as(kind, plain, origin, strict=False, is_validated=is_validated)
     return Decoded(
         (entry,) if entry is not None else (), tuple(problems), (row,) if entry is None and row is not None else ()
     )
 
 
-def _decode(plain: Any, origin: DocumentOrigin, catalogue: Catalogue) -> tuple[Entry | None, list[Problem], Row | None]:
+def _decode(
+    plain: Any, origin: DocumentOrigin, catalogue: Catalogue, strict: bool
+) -> tuple[Entry | None, list[Problem], Row | None]:
     """Return the entry of an object, or the problems and row of an invalid object. Return neither if it is ignored."""
     kind = _identify(plain, catalogue)
-    return _decode_as(kind, plain, origin) if isinstance(kind, BaseKind) else (None, kind, None)
+    return _decode_as(kind, plain, origin, strict) if isinstance(kind, BaseKind) else (None, kind, None)
 
 
-def _decode_as(kind: AnyKind, plain: Any, origin: DocumentOrigin) -> tuple[Entry | None, list[Problem], Row | None]:
+def _decode_as(
+    kind: AnyKind, plain: Any, origin: DocumentOrigin, strict: bool, is_validated: bool = False
+) -> tuple[Entry | None, list[Problem], Row | None]:
     """Decode an object of a given kind. Return the same values as `_decode`."""
     metadata, problems = _decode_metadata(plain.get("metadata"))
     if (
@@ -162,15 +173,19 @@ def _decode_as(kind: AnyKind, plain: Any, origin: DocumentOrigin) -> tuple[Entry
         has_key = not any(p.path in ("metadata", "metadata.name", "metadata.namespace") for p in problems)
         return None, _about(subject, problems), (kind.table_name, key) if has_key else None
     body = _body(kind, plain)
-    spec, wrong = shape.decode(body, kind.struct)
-    if problems := [*_check_fields(kind, plain), *_placed(kind, wrong)]:
-        return None, _about(subject, problems), (kind.table_name, key)
+    spec, wrong = shape.decode(body, kind.struct, strict)
+    mismatches = [*_check_fields(kind, plain, strict), *_placed(kind, wrong)]
+    if any(p.severity is Severity.ERROR for p in mismatches):
+        return None, _about(subject, mismatches), (kind.table_name, key)
+    if mismatches:
+        spec, consequences = kind.tighten(spec, [problem.path for problem in mismatches])
+        mismatches = [*consequences, *mismatches]
     annotations = {k: v for k, v in metadata.annotations.items() if any(part in k for part in _READ_ANNOTATIONS)}
     decoded = Object(
         kind.id, namespace, metadata.name, spec, metadata.labels, annotations, _utc(metadata.creation_timestamp)
     )
     with one_budget():
-        problems = _about(subject, kind.validate(decoded))
+        problems = _about(subject, chain(mismatches, () if is_validated else kind.validate(decoded)))
     if any(p.severity is Severity.ERROR for p in problems):
         return None, problems, (kind.table_name, key)
     return Entry(kind.table_name, key, decoded), problems, None
@@ -260,25 +275,30 @@ def _utc(timestamp: str) -> str:
     return moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _check_fields(kind: AnyKind, plain: Mapping[str, Any]) -> Iterable[Problem]:
-    """Yield the problems of fields outside `spec`, if the kind is strict."""
+def _check_fields(kind: AnyKind, plain: Mapping[str, Any], strict: bool) -> Iterable[Problem]:
+    """Yield the problems of unknown fields outside `spec`, and of parts inside `spec`, unless the kind permits them."""
     if issubclass(kind.struct, Lenient):
         return
-    for field in plain.keys() - _FIELDS:
-        yield error("unknown-field", str(field), "unknown field")
-    if isinstance(spec := plain.get("spec"), dict):
-        for part in kind.parts:
-            if part in spec:
-                yield error("unknown-field", f"spec.{part}", "unknown field")
+    spec = plain.get("spec")
+    misplaced = [f"spec.{part}" for part in kind.parts if part in spec] if isinstance(spec, dict) else []
+    unknown = [*(plain.keys() - _FIELDS), *misplaced]
+    for field in unknown[: shape.MAX_MISMATCHES]:
+        yield shape.unknown_field(str(field), strict or len(unknown) > shape.MAX_MISMATCHES)
 
 
 def _body(kind: AnyKind, plain: Mapping[str, Any]) -> Any:
-    """Return the input for the kind's struct. A `spec` that is not a mapping is returned unchanged."""
+    """Return the input for the kind's struct: the fields of `spec`, and the object's parts.
+
+    A `spec` that is not a mapping is returned unchanged.
+    """
     spec = plain.get("spec")
     if spec is not None and not isinstance(spec, dict):
         return spec
     parts = {part: plain[part] for part in kind.parts if plain.get(part) is not None}
-    return {**(spec or {}), **parts, **kind.extra(plain)}
+    fields = spec or {}
+    if any(part in fields for part in kind.parts):
+        fields = {name: value for name, value in fields.items() if name not in kind.parts}
+    return {**fields, **parts, **kind.extra(plain)}
 
 
 def _placed(kind: AnyKind, problems: Iterable[Problem]) -> Iterable[Problem]:

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple, cast
 import msgspec
 from msgspec import inspect as mi
 
-from pilot.config.base import OneOf
-from pilot.config.problem import Problem, below, error
+from pilot.config.base import Lenient, OneOf
+from pilot.config.problem import LONGEST_FIELD, Problem, Severity, below, error, warning
 from pilot.lib.duration import Duration, parse_duration
+from pilot.lib.text import cut
 
 _ONE_AT_A_TIME = threading.RLock()
 """Lock for msgspec's lazy inspection of types. Concurrent inspection has crashed the process."""
@@ -61,31 +62,52 @@ def decode_extension(kind: type, value: Any) -> Any:
     raise NotImplementedError(kind)
 
 
-def decode(value: Any, kind: type[Any]) -> tuple[Any, list[Problem]]:
-    """Return the value converted to a type, or None and a problem for each mismatch.
+def decode(value: Any, kind: type[Any], strict: bool = True) -> tuple[Any, list[Problem]]:
+    """Return the value converted to a type, or None if there is an error, and its problems.
 
-    Paths are relative to the value. A null field is treated as absent, as in the API server.
+    Paths are relative to the value. Field names may be in snake_case, as in protobuf's JSON parsers. A null field is
+    treated as absent, as in the API server. Unknown fields are errors if `strict` is true. Otherwise, they are ignored
+    with a warning.
     """
     try:
         return _convert(value, kind), []
     except msgspec.ValidationError:
-        if problems := list(_checker_of(cast(Hashable, kind)).problems(value)):
-            return None, problems
-    try:
-        return _convert(_prune(value, _type_info(cast(Hashable, kind)), any_spelling=False), kind), []
-    except msgspec.ValidationError as fault:
-        message, _, path = str(fault).partition(" - at `$")
-        return None, [error("wrong-type", path.rstrip("`").removeprefix("."), message)]
+        plain, problems = normalize(value, kind, strict)
+    if not _has_errors(problems):
+        try:
+            return _convert(plain, kind), problems
+        except msgspec.ValidationError as fault:
+            message, _, path = str(fault).partition(" - at `$")
+        problems = [*_checker_of(cast(Hashable, kind)).problems(plain), *problems]
+        if not _has_errors(problems):
+            problems.append(error("wrong-type", path.rstrip("`").removeprefix("."), message))
+    return None, problems
 
 
-def checked(value: Any, kind: type[Any], any_spelling: bool = True) -> tuple[Any, list[Problem]]:
-    """Return the data without nulls, and a problem for each mismatch with a type.
+def checked(value: Any, kind: type[Any]) -> tuple[Any, list[Problem]]:
+    """Return the data without nulls and with JSON names, and a problem for each mismatch with a type."""
+    plain, problems = normalize(value, kind, strict=True)
+    return plain, [*_checker_of(cast(Hashable, kind)).problems(plain), *problems]
 
-    With `any_spelling`, field names in snake_case are also accepted, as in protobuf's JSON parsers.
+
+def normalize(value: Any, kind: type[Any], strict: bool) -> tuple[Any, list[Problem]]:
+    """Return the data without nulls, with JSON names and, unless `strict`, without unknown fields, and its problems.
+
+    Unknown fields of structs that permit them are kept, and are not reported.
     """
-    info = _type_info(cast(Hashable, kind))
-    plain = _prune(value, info, any_spelling)
-    return plain, list(_checker_of(cast(Hashable, kind)).problems(plain))
+    problems: list[Problem] = []
+    return _Normalization(strict, problems).value(value, _type_info(cast(Hashable, kind)), ""), problems
+
+
+def unknown_field(path: str, strict: bool) -> Problem:
+    """Return the problem of an unknown field."""
+    if strict:
+        return error("unknown-field", path, "unknown field")
+    return warning("unknown-field", path, "unknown field: it is ignored")
+
+
+def _has_errors(problems: Sequence[Problem]) -> bool:
+    return any(problem.severity is Severity.ERROR for problem in problems)
 
 
 def _convert(value: Any, kind: Any) -> Any:
@@ -117,19 +139,71 @@ def _fields(struct: type) -> dict[str, mi.Type]:
     return {field.encode_name: _present(field.type) for field in info.fields}
 
 
-def _prune(value: Any, kind: mi.Type, any_spelling: bool) -> Any:
-    kind = _present(kind)
-    if isinstance(kind, mi.StructType) and isinstance(value, dict):
-        fields = _fields(kind.cls)
-        names = {field.name: field.encode_name for field in kind.fields} if any_spelling else {}
-        fields_by_name = ((names.get(k, k), v) for k, v in value.items() if v is not None)
-        return {k: _prune(v, fields[k], any_spelling) if k in fields else v for k, v in fields_by_name}
-    if isinstance(kind, mi.VarTupleType) and isinstance(value, list):
-        return [_prune(item, kind.item_type, any_spelling) for item in value]
-    if isinstance(kind, mi.DictType) and isinstance(value, dict):
-        empty = isinstance(kind.value_type, mi.StructType)
-        return {k: _prune({} if v is None and empty else v, kind.value_type, any_spelling) for k, v in value.items()}
-    return value
+@functools.cache
+def _spellings(struct: type) -> dict[str, str]:
+    """Return the JSON names of a message's fields, keyed by their protobuf names where these differ."""
+    info = _type_info(struct)
+    assert isinstance(info, mi.StructType)
+    if issubclass(struct, Lenient):
+        return {}
+    names = {field.name.rstrip("_"): field.encode_name for field in info.fields}
+    return {name: json_name for name, json_name in names.items() if name != json_name}
+
+
+class _Normalization(NamedTuple):
+    """Normalizes data and adds to `problems`. See `normalize`."""
+
+    strict: bool
+    problems: list[Problem]
+
+    def value(self, value: Any, kind: mi.Type, path: str) -> Any:
+        kind = _present(kind)
+        if isinstance(kind, mi.StructType) and isinstance(value, dict):
+            return self._message(value, kind, path)
+        if isinstance(kind, mi.VarTupleType) and isinstance(value, list) and _is_nested(kind.item_type):
+            return [self.value(item, kind.item_type, f"{path}[{index}]") for index, item in enumerate(value)]
+        if isinstance(kind, mi.DictType) and isinstance(value, dict) and _is_nested(kind.value_type):
+            empty = isinstance(kind.value_type, mi.StructType)
+            return {
+                key: self.value({} if item is None and empty else item, kind.value_type, f"{path}[{_field_name(key)}]")
+                for key, item in value.items()
+            }
+        return value
+
+    def _message(self, value: dict[Any, Any], kind: mi.StructType, path: str) -> dict[Any, Any]:
+        fields, spellings = _fields(kind.cls), _spellings(kind.cls)
+        plain: dict[Any, Any] = {}
+        for key, item in value.items():
+            if item is None:
+                continue
+            name = spellings.get(key, key)
+            if name in plain:
+                self.problems.append(error("exclusive-fields", path, f"only one spelling of {name} may be set"))
+            elif name in fields:
+                is_nested = _is_nested(fields[name]) and not _fits({name: item}, kind.cls)
+                plain[name] = self.value(item, fields[name], _join(path, name)) if is_nested else item
+            elif self._keeps(key, kind):
+                plain[name] = item
+            else:
+                self.problems.append(unknown_field(_join(path, _field_name(key)), strict=False))
+        return plain
+
+    def _keeps(self, key: Any, kind: mi.StructType) -> bool:
+        """Return whether an unknown field is kept. If the message does not permit it, it becomes an error."""
+        is_ignored = kind.forbid_unknown_fields and isinstance(key, str) and len(self.problems) < MAX_MISMATCHES
+        return self.strict or not is_ignored
+
+
+def _is_nested(kind: mi.Type) -> bool:
+    return isinstance(_present(kind), (mi.StructType, mi.VarTupleType, mi.DictType))
+
+
+def _join(path: str, field: str) -> str:
+    return f"{path}.{field}" if path else field
+
+
+def _field_name(key: Any) -> str:
+    return cut(str(key), LONGEST_FIELD)
 
 
 def _present(kind: mi.Type) -> mi.Type:
@@ -206,7 +280,7 @@ def _check_struct(struct: type, value: Any) -> Sequence[Problem]:
         elif not isinstance(key, str):
             problems.append(error("wrong-type", f"[{key}]", f"expected a string as key, got {_name(key)}"))
         elif checked.strict:
-            problems.append(error("unknown-field", key, "unknown field"))
+            problems.append(unknown_field(key, strict=True))
     for group in checked.groups:
         there = [name for name in group if value.get(name) is not None]
         if len(there) > 1:

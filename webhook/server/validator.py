@@ -50,7 +50,9 @@ def validate(request: AdmissionRequest, catalogue: Catalogue) -> Verdict:
 def _judged(plain: dict[str, Any], kind: AnyKind, catalogue: Catalogue) -> Verdict:
     """Validate an object with the rules that the control plane applies to it, regardless of its API version."""
     group = f"{kind.id.group}/" if kind.id.group else ""
-    decoded = decode_document(_named({**plain, "apiVersion": f"{group}{kind.versions[0]}"}), catalogue=catalogue)
+    decoded = decode_document(
+        _named({**plain, "apiVersion": f"{group}{kind.versions[0]}"}), catalogue=catalogue, strict=True
+    )
     errors = [p for p in decoded.problems if p.severity is Severity.ERROR]
     if errors:
         undecodable = all(p.code in _UNDECODABLE for p in errors)

@@ -32,6 +32,11 @@ from pilot.config.validation.traffic.service_entry import validate_service_entry
 from pilot.config.validation.traffic.sidecar import validate_sidecar
 from pilot.config.validation.traffic.virtual_service import validate_virtual_service
 from pilot.config.validation.traffic.workload import validate_workload_entry, validate_workload_group
+from pilot.config.validation.unknown_fields import (
+    tighten_authorization_policy,
+    tighten_peer_authentication,
+    tighten_request_authentication,
+)
 from protos.istio import (
     authorization_policy_pb2,
     destination_rule_pb2,
@@ -161,6 +166,7 @@ PEER_AUTHENTICATION = Kind(
     _SECURITY_VERSIONS,
     PeerAuthentication,
     validate_peer_authentication,
+    tighten=tighten_peer_authentication,
     message=peer_authentication_pb2.PeerAuthentication,
     custom_resource=CustomResource(
         "pa", (Column("Mode", ".spec.mtls.mode", "Types of connections that are accepted."), AGE)
@@ -172,6 +178,7 @@ REQUEST_AUTHENTICATION = Kind(
     _SECURITY_VERSIONS,
     RequestAuthentication,
     validate_request_authentication,
+    tighten=tighten_request_authentication,
     indexes={"jwks": indexes.key_sets},
     message=request_authentication_pb2.RequestAuthentication,
     custom_resource=CustomResource("ra"),
@@ -182,6 +189,7 @@ AUTHORIZATION_POLICY = Kind(
     _SECURITY_VERSIONS,
     AuthorizationPolicy,
     validate_authorization_policy,
+    tighten=tighten_authorization_policy,
     message=authorization_policy_pb2.AuthorizationPolicy,
     custom_resource=CustomResource(
         "ap", (Column("Action", ".spec.action", "Action for requests that match a rule."), AGE)

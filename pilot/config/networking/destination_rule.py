@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, Literal
 
 import msgspec
@@ -54,7 +55,7 @@ class RetryBudget(Strict, frozen=True):
     budget_interval: Duration | None = None
 
 
-class TrafficPolicy(Strict, frozen=True):
+class TrafficPolicy(Strict, frozen=True, dict=True, gc=True):
     """A traffic policy. None means unspecified at this level."""
 
     load_balancer: LoadBalancerSettings | None = None
@@ -65,6 +66,11 @@ class TrafficPolicy(Strict, frozen=True):
     tunnel: TunnelSettings | None = None
     proxy_protocol: ProxyProtocol | None = None
     retry_budget: RetryBudget | None = None
+
+    @functools.cached_property
+    def settings_by_port(self) -> Mapping[int, PortTrafficPolicy]:
+        """The settings for each port. The first settings for a port take precedence."""
+        return {p.port.number: p for p in reversed(self.port_level_settings) if p.port is not None}
 
 
 class Subset(Strict, frozen=True):
@@ -112,11 +118,22 @@ class ConsistentHashLB(OneOf, frozen=True):
     minimum_ring_size: UInt64 = 0  # deprecated
 
 
+class BackendUtilizationLB(Strict, frozen=True):
+    """Weights by the utilization that endpoints report. It has no effect."""
+
+    weight_stabilization_period: Duration | None = None
+    weight_expiration_period: Duration | None = None
+    weight_update_period: Duration | None = None
+    error_utilization_penalty_percent: UInt32 = 0
+    metric_names_for_computing_utilization: tuple[str, ...] = ()
+
+
 class LoadBalancerSettings(OneOf, frozen=True):
-    groups: ClassVar = (("simple", "consistent_hash"),)
+    groups: ClassVar = (("simple", "consistent_hash", "backend_utilization"),)
 
     simple: SimpleLB | None = None
     consistent_hash: ConsistentHashLB | None = None
+    backend_utilization: BackendUtilizationLB | None = None
     locality_lb_setting: LocalityLoadBalancerSetting | None = None
     zone_aware_lb_setting: ZoneAwareLoadBalancerSetting | None = None
     warmup_duration_secs: Duration | None = None

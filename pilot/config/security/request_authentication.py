@@ -5,7 +5,7 @@ https://istio.io/latest/docs/reference/config/security/request_authentication/
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pilot.config.base import Strict
 from pilot.config.selector import PolicyTargetReference, WorkloadSelector
@@ -34,6 +34,7 @@ class JWTRule(Strict, frozen=True):
     output_claim_to_headers: tuple[ClaimToHeader, ...] = ()
     timeout: Duration | None = None
     space_delimited_claims: tuple[str, ...] = ()
+    presence: Literal["OPTIONAL", "REQUIRED"] = "OPTIONAL"
 
 
 class JWTHeader(Strict, frozen=True):
@@ -47,6 +48,8 @@ class ClaimToHeader(Strict, frozen=True):
 
 
 DEFAULT_TIMEOUT = Duration.of(5)
+NO_KEYS = '{"keys": []}'
+"""A key set for rules that accept no token."""
 MOST_RULES = 256
 """Maximum number of JWT rules in one object, and of all JWT rules that apply to one workload.
 

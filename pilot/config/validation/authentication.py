@@ -10,7 +10,7 @@ import msgspec
 from pilot.config.object import Object
 from pilot.config.problem import Problems, below, each, error, warning
 from pilot.config.security.peer_authentication import PeerAuthentication
-from pilot.config.security.request_authentication import MOST_RULES, JWTRule, RequestAuthentication
+from pilot.config.security.request_authentication import MOST_RULES, NO_KEYS, JWTRule, RequestAuthentication
 from pilot.config.validation import rules
 from pilot.config.validation.policy import check_attachment
 from pilot.config.validation.traffic.headers import check_strict_name
@@ -40,7 +40,7 @@ def _validate(policy: RequestAuthentication) -> Problems:
 
 
 def _validate_rule(rule: JWTRule) -> Problems:
-    if not rule.issuer and not rule.jwks_uri:
+    if not rule.issuer and not rule.jwks_uri and rule.jwks != NO_KEYS:
         yield error("missing-field", "issuer", "issuer or jwksUri is required")
     if rule.jwks and rule.jwks_uri:
         yield error("exclusive-fields", "jwks", "only one of jwks and jwksUri may be set")

@@ -1,6 +1,6 @@
 """The filter that validates JSON Web Tokens.
 
-It rejects requests with an invalid token. Only authorization policies can require a token.
+It rejects requests with an invalid token, and requests without the token of a rule whose `presence` is REQUIRED.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def build_jwt_authn(rules: JwtRules, clear_route_cache: bool = False) -> hcm_pb2
 
     If `clear_route_cache` is set, the route is selected again after validation, because a gateway's routes may depend
     on claims. If there are several issuers, a request passes if one token is valid or if no token is invalid, because
-    issuers may share a header.
+    issuers may share a header. If rules require their tokens, a request passes if these tokens are valid.
     """
     names = [f"origins-{i}" for i in range(len(rules))]
     lenient = [_any([Requirement(provider_name=n), Requirement(allow_missing=empty_pb2.Empty())]) for n in names]
@@ -46,12 +46,19 @@ def build_jwt_authn(rules: JwtRules, clear_route_cache: bool = False) -> hcm_pb2
     if len(rules) > 1:
         every = Requirement(requires_all=config_pb2.JwtRequirementAndList(requirements=lenient))
         requires = _any([*(Requirement(provider_name=n) for n in names), every])
+    if required := [Requirement(provider_name=n) for n, r in zip(names, rules, strict=True) if _is_required(r)]:
+        every = Requirement(requires_all=config_pb2.JwtRequirementAndList(requirements=required))
+        requires = every if len(required) > 1 else required[0]
     config = config_pb2.JwtAuthentication(
         providers={n: _build_provider(r, clear_route_cache) for n, r in zip(names, rules, strict=True)},
         rules=[config_pb2.RequirementRule(match=route_components_pb2.RouteMatch(prefix="/"), requires=requires)],
         bypass_cors_preflight=True,
     )
     return hcm_pb2.HttpFilter(name=JWT_AUTHN_FILTER, typed_config=pack(config))
+
+
+def _is_required(token_rule: TokenRule) -> bool:
+    return token_rule.rule.presence == "REQUIRED"
 
 
 def _any(requirements: list[config_pb2.JwtRequirement]) -> config_pb2.JwtRequirement:

@@ -28,6 +28,8 @@ def validate_load_balancer(settings: LoadBalancerSettings, outlier: bool) -> Pro
 
     `outlier` is set if outlier detection is configured, which failover requires.
     """
+    if settings.backend_utilization is not None:
+        yield warning("no-effect", "backendUtilization", "has no effect: the default load balancing is used")
     if settings.consistent_hash is not None:
         yield from below("consistentHash", _validate_hash(settings.consistent_hash))
     if settings.locality_lb_setting is not None and settings.zone_aware_lb_setting is not None:

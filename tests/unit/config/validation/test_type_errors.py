@@ -58,5 +58,5 @@ def test_keys_that_are_not_text() -> None:
 def test_mesh_config_accepts_both_spellings() -> None:
     plain, problems = checked({"ingress_class": "x", "trustDomain": "y", "root_namespace": None}, MeshConfig)
     assert (plain, problems) == ({"ingressClass": "x", "trustDomain": "y"}, [])
-    _, (problem,) = checked({"ingress_class": "x"}, MeshConfig, any_spelling=False)
-    assert (problem.code, problem.path) == ("unknown-field", "ingress_class")
+    _, (problem,) = checked({"ingress_class": "x", "ingressClass": "y"}, MeshConfig)
+    assert (problem.code, problem.message) == ("exclusive-fields", "only one spelling of ingressClass may be set")

@@ -68,6 +68,7 @@ from pilot.xds.admission import (
     stream_limits,
 )
 from pilot.xds.ads import Ads, AdsOptions
+from pilot.xds.caller_budgets import CallerBudgets, caller_limits
 from pilot.xds.nack_recorder import NackRecorder
 from pilot.xds.net.http import add_ready
 from pilot.xds.net.listen_address import Address
@@ -146,7 +147,10 @@ class ControlPlane:
         on_push = self._traces.on_push if self._traces is not None else None
         self.pusher = Pusher(self.discovery, self.metrics, write_limits(settings.serve), on_push)
         self._aliases = parse_aliases(settings.serve.cluster_aliases)
-        self._admission = Admission(settings.serve.stream_rate)
+        self._admission, self._budgets = (
+            Admission(settings.serve.stream_rate),
+            CallerBudgets(caller_limits(settings.serve)),
+        )
         self._clock = PausedClock(clock or _LoopClock())
         self._reporter = ChangeReporter(self.db, self.discovery, self.metrics, self._clock, self._traces)
         self.problems = ProblemStore(self._reporter.on_problem, self.metrics.config_problems)
@@ -414,7 +418,8 @@ class ControlPlane:
         )
 
     def _services(self, name: str, address: Address | None, auth: PortAuth) -> GrpcServices:
-        """Return the services of a port. All ports share the proxies, the admission of streams and the write limits."""
+        """Return the services of a port. All ports share the proxies, the admission of streams, the budgets of callers
+        and the write limits."""
         options = AdsOptions(
             self._admission,
             self._aliases,
@@ -427,6 +432,7 @@ class ControlPlane:
             self._registration,
             self.nacks,
             self._request_listeners(),
+            self._budgets,
         )
         ads = Ads(self.discovery, self.pusher, self.metrics, options)
         services = (ads, self.security.certificate_service(auth))

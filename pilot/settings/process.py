@@ -160,8 +160,8 @@ class ServeSettings:
     )
     stream_rate: float = setting(
         0.0,
-        "Maximum number of new streams per second. A stream that would have to wait for more than a second is "
-        "rejected. 0 means no limit.",
+        "Maximum number of new streams per second, for which callers take turns by address. A stream that would have "
+        "to wait for more than a second is rejected. 0 means no limit.",
         env="PILOT_MAX_REQUESTS_PER_SECOND",
     )
     max_types: int = setting(
@@ -173,6 +173,24 @@ class ServeSettings:
         50_000,
         "Maximum number of resource names per stream, across all types. A stream that exceeds it is closed.",
         env="PILOT_XDS_MAX_NAMES",
+    )
+    max_name_bytes: int = setting(
+        8 * 1024 * 1024,
+        "Maximum size in bytes of the resource names and types that a stream requests. A name uses about 50 bytes more "
+        "than its length. A stream that exceeds it is closed.",
+        env="PILOT_XDS_MAX_NAME_BYTES",
+    )
+    max_caller_streams: int = setting(
+        2_000,
+        "Maximum number of open streams of a caller. Callers with different addresses or verified identities count "
+        "separately.",
+        env="PILOT_XDS_MAX_CALLER_STREAMS",
+    )
+    max_caller_bytes: int = setting(
+        32 * 1024 * 1024,
+        "Maximum size in bytes of the nodes and resource names of all streams of a caller. Equal sets of names count "
+        "once.",
+        env="PILOT_XDS_MAX_CALLER_BYTES",
     )
     max_node_bytes: int = setting(
         512 * 1024,

@@ -9,7 +9,7 @@ import asyncio
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 import msgspec
@@ -41,6 +41,7 @@ from pilot.xds.authn.identity import (
     plaintext_caller,
     verified_identity,
 )
+from pilot.xds.caller_budgets import CallerBudgets, CallerStream, OverBudget, caller_key
 from pilot.xds.debug_requests import (
     AnswerDebugRequest,
     DebugRequestError,
@@ -61,11 +62,24 @@ from pilot.xds.workload_registration import NoRegistration, RegistrationError, W
 
 SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 EOF: Any = aio.EOF  # type: ignore[attr-defined]
+FIRST_REQUEST_TIMEOUT = 10.0
+"""Maximum number of seconds until the first request of a stream has arrived. Proxies send it immediately."""
 LAST_WRITE_TIMEOUT = 1.0
 """Maximum number of seconds that a stream waits for its current write before it ends."""
 MAX_STATUS_LENGTH = 500
 REQUEST = {"proxyrequest": 1}
 _log, _delta_log = scope("ads"), scope("delta")
+
+
+class _Stream(NamedTuple):
+    """The gRPC call of a stream, the function that parses its requests, and its caller's address, verified identities
+    and budget."""
+
+    context: Any
+    parse: Callable[[bytes], Any]
+    address: str
+    identities: Sequence[str]
+    share: CallerStream
 
 
 class _StreamError(Exception):
@@ -81,6 +95,7 @@ class AdsOptions:
 
     admission: Limits the rate of new streams.
     aliases: Cluster names, keyed by alias.
+    limits: Limits for each stream.
     identify_peer: Returns the caller of a gRPC call.
     authenticate: Verifies a caller and returns its identities.
     authorize: Returns the identity that matches the proxy.
@@ -89,6 +104,7 @@ class AdsOptions:
     registration: Registers workloads outside Kubernetes.
     nack_log: Handles NACKs and ACKs.
     request_listeners: Functions that are called after each request, keyed by type URL.
+    budgets: Limits for all streams of a caller.
     """
 
     admission: Admission = dataclasses.field(default_factory=lambda: Admission(0.0))
@@ -102,6 +118,7 @@ class AdsOptions:
     registration: WorkloadRegistration = dataclasses.field(default_factory=NoRegistration)
     nack_log: NackLog = dataclasses.field(default_factory=NoNackLog)
     request_listeners: dict[str, Callable[[Connection], None]] = dataclasses.field(default_factory=dict)
+    budgets: CallerBudgets = dataclasses.field(default_factory=CallerBudgets)
 
 
 class Ads:
@@ -140,12 +157,22 @@ class Ads:
 
     async def _stream(self, context: Any, parse: Callable[[bytes], Any], session: Session) -> None:
         caller = await self._identify_peer(context)
-        address = caller.address
-        if not await self.options.admission.admit():
-            _log.warning("ADS: %s exceeded rate limit", address)
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "request rate limit exceeded")
+        if not await self.options.admission.admit(caller.host):
+            _log.warning("ADS: %s exceeded rate limit", caller.address)
+            await self._reject(context, "admission", "request rate limit exceeded")
         identities = await self._authenticate(context, caller)
-        request = await self._read_first(context, parse, address)
+        try:
+            with self.options.budgets.stream(caller_key(identities, caller.host)) as share:
+                await self._start(_Stream(context, parse, caller.address, identities, share), session)
+        except OverBudget as error:
+            limit, text = error.args
+            _log.warning("ADS: rejected %s: %s", caller.address, text)
+            await self._reject(context, limit, text)
+
+    async def _start(self, stream: _Stream, session: Session) -> None:
+        """Read the first request of a stream, register its proxy, and serve it."""
+        context, address = stream.context, stream.address
+        request = await self._read_first(stream)
         if request is None:
             return
         try:
@@ -155,7 +182,7 @@ class Ads:
         if proxy.type is NodeType.ZTUNNEL and not self._discovery.db.settings.ambient.enabled:
             await context.abort(grpc.StatusCode.UNKNOWN, "ambient mode, which ztunnel requires, is disabled")
         try:
-            proxy = msgspec.structs.replace(proxy, identity=self.options.authorize(identities, proxy))
+            proxy = msgspec.structs.replace(proxy, identity=self.options.authorize(stream.identities, proxy))
         except IdentityError as error:
             _log.warning("ADS: rejected %s: %s", address, cut(one_line(str(error)), MAX_STATUS_LENGTH))
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "authorization failed")
@@ -168,12 +195,17 @@ class Ads:
                 "ADS: new %sconnection for node:%s", "delta " if is_delta else "", connection.id
             )
             try:
-                await self._serve(context, parse, connection, request)
+                await self._serve(stream, connection, request)
             finally:
                 del self.connections[connection]
                 self._remove(connection)
         finally:
             self.options.registration.unregister(proxy)
+
+    async def _reject(self, context: Any, limit: str, text: str) -> None:
+        """End a stream because its caller exceeds a limit."""
+        self._metrics.caller_limit_exceeded(limit)
+        await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
 
     def _remove(self, connection: Connection) -> None:
         """Remove a stream that has ended. Bugs are logged here, because nothing else would report them."""
@@ -214,34 +246,48 @@ class Ads:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "authentication failure")
             raise
 
-    async def _read_first(self, context: Any, parse: Callable[[bytes], Any], address: str) -> Any:
+    async def _read_first(self, stream: _Stream) -> Any:
         """Return the first request, which must have a node. Return None if the stream ends before it arrives."""
-        while (raw := await context.read()) is not EOF:
-            try:
-                request = self._parse(parse, raw)
-            except _StreamError as error:
-                await context.abort(*error.args)
-            if not find_type(request.type_url).is_answered:
-                _log.warning("ADS: %s sent a report before its first request", address)
-                continue
-            if not request.node.id:
-                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "missing node information")
-            if excess := self.options.limits.check_node(request.node):
-                _log.warning("ADS: rejected %s: %s", address, excess)
-                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, excess)
-            return request
+        context = stream.context
+        try:
+            async with asyncio.timeout(FIRST_REQUEST_TIMEOUT):
+                request = await self._read_answerable(stream)
+        except TimeoutError:
+            self._metrics.caller_limit_exceeded("first_request")
+            _log.warning("ADS: %s sent no request within %.0f s", stream.address, FIRST_REQUEST_TIMEOUT)
+            text = f"no request has arrived within {FIRST_REQUEST_TIMEOUT:.0f} s"
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, text)
+        except _StreamError as error:
+            await context.abort(*error.args)
+        if request is None:
+            return None
+        if not request.node.id:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "missing node information")
+        if excess := self.options.limits.check_node(request.node):
+            _log.warning("ADS: rejected %s: %s", stream.address, excess)
+            await self._reject(context, "stream_size", excess)
+        stream.share.hold_node(request.node.ByteSize())
+        return request
+
+    async def _read_answerable(self, stream: _Stream) -> Any:
+        """Return the first request that is not a report, or None at the end of the stream."""
+        while (raw := await stream.context.read()) is not EOF:
+            request = self._parse(stream.parse, raw)
+            if find_type(request.type_url).is_answered:
+                return request
+            _log.warning("ADS: %s sent a report before its first request", stream.address)
         return None
 
     # -- an open stream ------------------------------------------------------------------------------------------------
 
-    async def _serve(self, context: Any, parse: Callable[[bytes], Any], connection: Connection, request: Any) -> None:
+    async def _serve(self, stream: _Stream, connection: Connection, request: Any) -> None:
         """Read requests until the peer, `connection.end` or an error ends the stream. Meanwhile, the pusher writes
         responses.
 
         gRPC does not accept a status during a write. The status of a rejected stream is therefore sent after the
         current write.
         """
-        reader = asyncio.current_task()
+        reader, context = asyncio.current_task(), stream.context
         assert reader is not None
         error: BaseException | None = None
         status: tuple[Any, ...] = ()
@@ -250,7 +296,7 @@ class Ads:
         connection.end, connection.abort = ending.end, ending.abort
         try:
             try:
-                await self._read(context, parse, connection, request)
+                await self._read(stream, connection, request)
             except _StreamError as rejection:
                 status, ending.is_requested = rejection.args, True
             except asyncio.CancelledError:
@@ -281,7 +327,7 @@ class Ads:
         _log.error("ADS: %s %s terminated with error", connection.address, connection.id, exc_info=error)
         return grpc.StatusCode.INTERNAL, "internal error"
 
-    async def _read(self, context: Any, parse: Callable[[bytes], Any], connection: Connection, request: Any) -> None:
+    async def _read(self, stream: _Stream, connection: Connection, request: Any) -> None:
         while True:
             if is_debug_request(request.type_url):
                 await self._answer_debug_request(connection, request)
@@ -289,13 +335,25 @@ class Ads:
                 if is_object(request.type_url):
                     self._check_object_access(connection, request.type_url)
                 self._receive(connection, request)
-            if excess := self.options.limits.check_subscriptions(connection.session):
-                _log.warning("ADS: closing %s: %s", connection.id, excess)
-                connection.session.subscriptions.clear()
-                raise _StreamError(grpc.StatusCode.RESOURCE_EXHAUSTED, excess)
-            if (raw := await context.read()) is EOF:
+            self._check_limits(stream.share, connection)
+            if (raw := await stream.context.read()) is EOF:
                 return
-            request = self._parse(parse, raw)
+            request = self._parse(stream.parse, raw)
+
+    def _check_limits(self, share: CallerStream, connection: Connection) -> None:
+        """End the stream if its subscriptions, or those of all streams of its caller, exceed a limit."""
+        limit, excess = "stream_size", self.options.limits.check_subscriptions(connection.session)
+        if not excess:
+            try:
+                share.hold_names(connection.session)
+            except OverBudget as error:
+                limit, excess = error.args
+            else:
+                return
+        self._metrics.caller_limit_exceeded(limit)
+        _log.warning("ADS: closing %s: %s", connection.id, excess)
+        connection.session.subscriptions.clear()
+        raise _StreamError(grpc.StatusCode.RESOURCE_EXHAUSTED, excess)
 
     def _check_object_access(self, connection: Connection, type_url: str) -> None:
         """End the stream if the client may not request configuration objects."""

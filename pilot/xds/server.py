@@ -19,6 +19,10 @@ with the status CANCELLED.
 The maximum is several times the number of proxies that reconnect at once. A pending stream uses up to 16 KiB for its
 headers.
 """
+HANDSHAKE_TIMEOUT = 20
+"""Number of seconds until a client must have sent the beginning of an HTTP/2 connection."""
+IDLE_TIMEOUT = 300
+"""Number of seconds after which a connection without streams is closed. Proxies always have one."""
 _DRAIN_INTERVAL = 0.02
 """Number of seconds between checks for idle streams while a server is being drained."""
 
@@ -43,6 +47,8 @@ def make_server(settings: ServeSettings, services: Sequence[Any]) -> aio.Server:
         # gRPC spends 80 µs on each ping that it counts as a strike, even after it has ended the connection. An
         # acknowledgement costs less than a hundredth of that.
         ("grpc.http2.max_ping_strikes", 0),
+        ("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT * 1000),
+        ("grpc.max_connection_idle_ms", IDLE_TIMEOUT * 1000),
     ]
     if settings.max_connection_age < FOREVER:
         options += [

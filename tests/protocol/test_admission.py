@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from pilot.xds.admission import Admission
@@ -25,5 +27,14 @@ async def test_admission_rate(rate: float, arrivals: list[float], admitted: list
     admission, results = Admission(rate, lambda: now, sleep), []
     for arrival in arrivals:
         now = arrival
-        results.append(await admission.admit())
+        results.append(await admission.admit("10.0.0.1"))
     assert (results, recorded_delays) == (admitted, delays)
+
+
+async def test_flood_of_streams_of_one_caller_does_not_use_up_the_rate_of_others() -> None:
+    admission = Admission(100.0, sleep=lambda _: asyncio.sleep(0))
+    flood = [asyncio.create_task(admission.admit("10.0.0.1")) for _ in range(1000)]
+    await asyncio.sleep(0)
+    others = [asyncio.create_task(admission.admit(f"10.0.1.{number}")) for number in range(20)]
+    assert await asyncio.gather(*others) == [True] * 20
+    assert False in await asyncio.gather(*flood)

@@ -40,6 +40,8 @@ DEFAULTS = {
     "grpc.http2.ping_timeout_ms": 10_000,
     "grpc.keepalive_permit_without_calls": 1,
     "grpc.http2.max_ping_strikes": 0,
+    "grpc.server_handshake_timeout_ms": 20_000,
+    "grpc.max_connection_idle_ms": 300_000,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import threading
 from collections import Counter
@@ -19,13 +20,15 @@ import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 
 from pilot.lib.duration import parse_duration
-from pilot.lib.xds_types import BY_SHORT_NAME
+from pilot.lib.xds_types import BY_SHORT_NAME, HEALTH
 from pilot.settings.process import ServeSettings
+from pilot.xds import ads
 from pilot.xds.admission import StreamLimits
 from pilot.xds.ads import MAX_STATUS_LENGTH
 from pilot.xds.authn.identity import Caller, plaintext_caller
+from pilot.xds.caller_budgets import CallerBudgets, CallerLimits
 from pilot.xds.session.session import MAX_ERROR_LENGTH, Session
-from testing.clients.ads import NODE, Client, serving
+from testing.clients.ads import NODE, Client, header_identities, serving
 from testing.clients.scripted_stream import delta, sotw
 
 PATH = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
@@ -55,7 +58,7 @@ async def test_stream_with_too_many_names_is_refused(variant: str) -> None:
         await client.request("eds", *"abc")
         assert await client.end_status() == (
             grpc.StatusCode.RESOURCE_EXHAUSTED,
-            "the stream requests 6 resource names; at most 5 are allowed",
+            "the stream requests 6 resource names; at most 5 are allowed (PILOT_XDS_MAX_NAMES)",
         )
         await server.eventually(lambda: len(server.discovery.connections()) == 1)
 
@@ -67,7 +70,7 @@ async def test_stream_with_too_many_types_is_refused(variant: str) -> None:
             await client.request(kind)
         assert await client.end_status() == (
             grpc.StatusCode.RESOURCE_EXHAUSTED,
-            "the stream subscribes to more than 2 types",
+            "the stream subscribes to more than 2 types (PILOT_XDS_MAX_TYPES)",
         )
 
 
@@ -78,8 +81,82 @@ async def test_oversized_node_metadata_is_refused() -> None:
     ):
         await client.request("cds")
         code, details = await client.end_status()
-        assert (code, details.endswith("bytes; at most 500 are allowed")) == (grpc.StatusCode.RESOURCE_EXHAUSTED, True)
+        assert (code, details.endswith("bytes; at most 500 are allowed (PILOT_XDS_MAX_NODE_BYTES)")) == (
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            True,
+        )
         assert not server.discovery.connections()
+
+
+async def test_long_names_and_types_of_a_stream_are_refused() -> None:
+    async with serving(stream_limits=StreamLimits(name_bytes=10_000)) as server:
+        for requests in (
+            [("eds", "a" * 4000, "b" * 4000, "c" * 4000)],
+            [("eds", *(f"{n:0400}" for n in range(10))), ("rds", *(f"{n:0400}" for n in range(20)))],
+            [("x" * 6000,), ("y" * 6000,)],
+        ):
+            async with Client(server) as client:
+                for request in requests:
+                    await client.request(*request)
+                code, details = await client.end_status()
+                assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+                assert details.endswith("bytes; at most 10000 are allowed (PILOT_XDS_MAX_NAME_BYTES)")
+        assert server.metric('pilot_caller_limits_exceeded{limit="stream_size"} 3')
+
+
+async def test_names_of_all_streams_of_a_caller_are_limited_and_other_callers_are_served() -> None:
+    budgets = CallerBudgets(CallerLimits(held_bytes=50_000))
+    async with (
+        serving(budgets=budgets, authenticate=header_identities, authorize=lambda *_: "") as server,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        server.set("cds", a="1")
+        ends = list[Any]()
+        for number in range(5):
+            client = await stack.enter_async_context(Client(server, identities="spiffe://td/ns/a/sa/hostile"))
+            await client.request("eds", *(f"{number}-{index:0100}" for index in range(100)))
+            ends.append(client)
+        code, details = await ends[-1].end_status()
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert details.endswith("bytes; at most 50000 are allowed (PILOT_XDS_MAX_CALLER_BYTES)")
+        assert server.metric('pilot_caller_limits_exceeded{limit="held_bytes"} 2')
+        honest = await stack.enter_async_context(Client(server, identities="spiffe://td/ns/a/sa/honest"))
+        await honest.request("cds")
+        await honest.expect("cds", "a")
+
+
+async def test_streams_of_a_caller_on_several_connections_are_limited_and_other_callers_are_served() -> None:
+    budgets = CallerBudgets(CallerLimits(streams=3))
+    async with (
+        serving(budgets=budgets, authenticate=header_identities, authorize=lambda *_: "") as server,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        server.set("cds", a="1")
+        for _ in range(3):
+            client = await stack.enter_async_context(Client(server))
+            await client.request("cds")
+            await client.expect("cds", "a")
+        refused = await stack.enter_async_context(Client(server))
+        assert await refused.end_status() == (
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            "this caller has 3 open streams; at most 3 are allowed (PILOT_XDS_MAX_CALLER_STREAMS)",
+        )
+        assert server.metric('pilot_caller_limits_exceeded{limit="streams"} 1')
+        honest = await stack.enter_async_context(Client(server, identities="spiffe://td/ns/a/sa/honest"))
+        await honest.request("cds")
+        await honest.expect("cds", "a")
+
+
+async def test_silent_streams_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ads, "FIRST_REQUEST_TIMEOUT", 0.05)
+    async with serving() as server, Client(server) as silent, Client(server) as reports:
+        await reports.request(HEALTH)  # a report is not a request
+        for client in (silent, reports):
+            assert await client.end_status() == (
+                grpc.StatusCode.DEADLINE_EXCEEDED,
+                "no request has arrived within 0 s",
+            )
+        assert server.metric('pilot_caller_limits_exceeded{limit="first_request"} 2')
 
 
 async def test_status_text_is_truncated_to_one_line() -> None:
@@ -239,6 +316,59 @@ def answered_pings(port: int, pings: int) -> int:
 def frame(kind: int, flags: int, stream: int, body: bytes = b"") -> bytes:
     """Return an HTTP/2 frame."""
     return len(body).to_bytes(3) + bytes((kind, flags)) + stream.to_bytes(4) + body
+
+
+def flood_frames() -> dict[str, bytes]:
+    """Return floods of HTTP/2 frames, each of about 1 MB."""
+    block = hpack.Encoder().encode(HEADERS)
+    stream = frame(1, 4, 1, block)
+    setting = (4).to_bytes(2) + (65535).to_bytes(4)
+    encoder = hpack.Encoder()
+    first = encoder.encode([*HEADERS, ("large", "v" * 3000)])
+    references = encoder.encode([*HEADERS, *[("large", "v" * 3000)] * 4])
+    return {
+        "SETTINGS": frame(4, 0, 0, setting) * 60_000,
+        "window sizes": stream + b"".join(frame(4, 0, 0, setting[:5] + bytes((n & 1,))) for n in range(60_000)),
+        "CONTINUATION": frame(1, 0, 1, block) + frame(9, 0, 1, b"\x00\x03x-a\x05bbbbb" * 1000) * 90,
+        "empty CONTINUATION": frame(1, 0, 1, block) + frame(9, 0, 1) * 100_000,
+        "WINDOW_UPDATE": stream + (frame(8, 0, 1, (1).to_bytes(4)) + frame(8, 0, 0, (1).to_bytes(4))) * 38_000,
+        "empty DATA": stream + frame(0, 0, 1) * 110_000,
+        "PRIORITY": frame(2, 0, 1, bytes(5)) * 70_000,
+        "unknown": frame(77, 0, 0) * 110_000,
+        "references to the header table": frame(1, 4, 1, first)
+        + b"".join(frame(1, 4, n, references) + frame(3, 0, n, bytes((0, 0, 0, 8))) for n in range(3, 40_000, 2)),
+        "empty messages": stream + frame(0, 0, 1, bytes(5) * 3000) * 4,
+    }
+
+
+@pytest.mark.parametrize("kind", flood_frames())
+async def test_flood_of_frames_leaves_other_connections_served(kind: str) -> None:
+    async with serving() as server, Client(server) as client:
+        server.set("cds", a="1")
+        await client.request("cds")
+        nonce = await client.expect("cds", "a")
+        floods = [asyncio.to_thread(send, server.port, flood_frames()[kind]) for _ in range(3)]
+        flooding = asyncio.gather(*floods)
+        for content in "23456":
+            server.set("cds", a=content)
+            await client.request("cds", nonce=nonce)
+            nonce = await client.expect("cds", "a")
+        await flooding
+        assert len(server.discovery.connections()) == 1
+
+
+def send(port: int, frames: bytes) -> None:
+    """Send frames until all are sent or the server closes the connection, and discard what it sends."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection, contextlib.suppress(OSError):
+        reading = threading.Thread(target=discard, args=(connection,), daemon=True)
+        reading.start()
+        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0) + frames)
+
+
+def discard(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while connection.recv(1 << 20):
+            pass
 
 
 def statuses_of(port: int, streams: int) -> Counter[str]:

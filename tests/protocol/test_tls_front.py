@@ -198,11 +198,16 @@ async def test_slow_handshake_is_closed() -> None:
 
 async def test_silent_connections_are_evicted_for_new_peers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(front_module, "MAX_HANDSHAKES", 4)
-    async with serving_echo(now=lambda: 100.0) as echo, echo.channel() as channel:
+    evicted = list[str]()
+    async with (
+        serving_echo(now=lambda: 100.0, on_evicted=lambda: evicted.append("peer")) as echo,
+        echo.channel() as channel,
+    ):
         silent = [await SilentPeer.connect(echo.port, "127.0.0.9") for _ in range(9)]
         other = await SilentPeer.connect(echo.port, "127.0.0.8")
         assert await echo.ask(channel, b"a") == b"a"
         await echo.until(lambda: sum(peer.is_closed for peer in silent) >= 7)
+        assert len(evicted) >= 7
         assert not other.is_closed
         for peer in (*silent, other):
             peer.close()

@@ -18,7 +18,8 @@ class TokenReviewers(Mapping[str, Reviewer]):
     """Token reviewers, keyed by the cluster name that a caller specifies.
 
     `local_names` are the names of the local cluster. `remote` always contains the current remote clusters.
-    `new_throttle` returns the throttle for the reviews of one cluster.
+    `new_throttle` returns the throttle for the reviews of one cluster. `on_rejected` is called when a caller is
+    rejected because too many callers wait.
     """
 
     def __init__(
@@ -27,16 +28,19 @@ class TokenReviewers(Mapping[str, Reviewer]):
         local_names: Collection[str],
         remote: Mapping[str, RemoteCluster],
         new_throttle: Callable[[], Throttle],
+        on_rejected: Callable[[], None],
     ) -> None:
         self._local, self._local_names, self._remote = local, frozenset(local_names), remote
-        self._new_throttle = new_throttle
+        self._new_throttle, self._on_rejected = new_throttle, on_rejected
         self._reviewers: weakref.WeakKeyDictionary[ApiClient, TokenReviewer] = weakref.WeakKeyDictionary()
 
     def __getitem__(self, cluster: str) -> Reviewer:
         client = self._local if cluster in self._local_names else self._remote[cluster].client
         reviewer = self._reviewers.get(client)
         if reviewer is None:
-            reviewer = self._reviewers[client] = TokenReviewer(client, self._new_throttle())
+            reviewer = self._reviewers[client] = TokenReviewer(
+                client, self._new_throttle(), on_rejected=self._on_rejected
+            )
         return reviewer
 
     def __iter__(self) -> Iterator[str]:

@@ -132,7 +132,10 @@ class ApiServers:
         self._secrets_client = self._client(InCluster()) if uses_hosting_cluster else self.client
         self.remote = RemoteClusters(self._secrets_client, options, self._join, *common, target.metrics)
         local_names = local_cluster_names(registry.cluster_id, aliases)
-        self.reviewers = TokenReviewers(self.caller_client, local_names, self.remote.clusters, self._new_throttle)
+        on_rejected = functools.partial(target.metrics.caller_limit_exceeded, "token_reviews")
+        self.reviewers = TokenReviewers(
+            self.caller_client, local_names, self.remote.clusters, self._new_throttle, on_rejected
+        )
 
     def _client(self, credentials: Credentials) -> ApiClient:
         return ApiClient(credentials, self._new_throttle())

@@ -61,10 +61,17 @@ class _Results:
 
 
 class TokenReviewer:
-    """Reviews tokens with one API server, using at most `throttle`. `now` returns the Unix time."""
+    """Reviews tokens with one API server, using at most `throttle`. `now` returns the Unix time. `on_rejected` is
+    called when a caller is rejected because too many callers wait."""
 
-    def __init__(self, client: ApiClient, throttle: Throttle, now: Callable[[], float] = time.time) -> None:
-        self._client, self._throttle, self._now = client, throttle, now
+    def __init__(
+        self,
+        client: ApiClient,
+        throttle: Throttle,
+        now: Callable[[], float] = time.time,
+        on_rejected: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._client, self._throttle, self._now, self._on_rejected = client, throttle, now, on_rejected
         self._slots = FairSlots(CONCURRENT_REVIEWS, MAX_WAITING)
         self._accepted, self._rejected = _Results(), _Results()
 
@@ -84,6 +91,7 @@ class TokenReviewer:
                 async with self._slots.slot(host):
                     result = self._find(key) or await self._review(key, token, audiences, expires_at)
             except NoSlot:
+                self._on_rejected()
                 raise TooManyCallers("too many callers are waiting for the review of a token") from None
         if isinstance(result, str):
             raise IdentityError(result)

@@ -74,6 +74,7 @@ class CertificateAuthority:
                 await asyncio.sleep(0)
                 return await self.authority.answer(csr, identities, seconds, signer)
         except NoSlot:
+            self._metrics.caller_limit_exceeded("csrs")
             raise CallerPostponed(f"more than {MOST_WAITING} requests wait for a signature") from None
 
     def roots_pem(self) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 import weakref
 
 
@@ -11,13 +13,16 @@ class Names:
     Subscriptions to the same names share one object.
     """
 
-    __slots__ = ("__weakref__", "_changes", "all")
-
     def __init__(self, names: frozenset[str]) -> None:
         self.all = names
         self._changes: weakref.WeakValueDictionary[tuple[tuple[str, ...], tuple[str, ...]], Names] = (
             weakref.WeakValueDictionary()
         )
+
+    @functools.cached_property
+    def size(self) -> int:
+        """Return the size of the names in memory, in bytes."""
+        return sum(map(sys.getsizeof, self.all))
 
 
 class NameSets:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
@@ -27,6 +28,7 @@ class Subscription:
     """
 
     __slots__ = (
+        "_retained_size",
         "dropped",
         "held_names",
         "in_flight",
@@ -51,6 +53,7 @@ class Subscription:
         self.nonce_sent = self.nonce_acked = self.last_error = ""
         self.sent_at = 0.0
         self.sent_state: TypeState | None = None
+        self._retained_size = sum(sys.getsizeof(text) for item in retained.items() for text in item)
         self.owes_all = True
         self.owed = self.held_names = self.dropped = NO_NAMES
         self.respond = self.in_flight = False
@@ -68,6 +71,11 @@ class Subscription:
     def wildcard_names(self) -> Collection[str]:
         """Return the names of the resources that a wildcard matched. Only the delta variant reports them."""
         return ()
+
+    @property
+    def retained_size(self) -> int:
+        """Return the size of the retained names and versions in memory, in bytes."""
+        return self._retained_size if self.retained else 0
 
     @property
     def is_empty(self) -> bool:

@@ -44,13 +44,18 @@ _log = scope("tls")
 
 
 class TlsFront:
-    """A TLS port. `inner` is the address that the gRPC server must listen on, in gRPC's format."""
+    """A TLS port. `inner` is the address that the gRPC server must listen on, in gRPC's format.
+
+    `on_evicted` is called when a handshake is ended to make room for those of other peers.
+    """
 
     context: ssl.SSLContext
     _read_names: ReadNames
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._now = now
+    def __init__(
+        self, now: Callable[[], float] = time.monotonic, on_evicted: Callable[[], None] = lambda: None
+    ) -> None:
+        self._now, self._on_evicted = now, on_evicted
         name = f"pyistiod/{secrets.token_hex(16)}"
         self.inner, self._inner_address = f"unix-abstract:{name}", f"\0{name}"
         self._listeners: list[socket.socket] = []
@@ -144,6 +149,7 @@ class TlsFront:
         for connection in sorted(older, key=lambda other: self._unfinished[other.host], reverse=True):
             if connection.is_silent:
                 connection.close()
+                self._on_evicted()
                 return True
         return False
 

@@ -34,7 +34,7 @@ async def server() -> AsyncIterator[ApiServer]:
 @pytest.fixture
 async def reviewers(server: ApiServer) -> AsyncIterator[TokenReviewers]:
     client = client_of(server)
-    yield TokenReviewers(client, ("", "Kubernetes"), {}, lambda: Throttle(0, 1))
+    yield TokenReviewers(client, ("", "Kubernetes"), {}, lambda: Throttle(0, 1), lambda: None)
     await client.close()
 
 

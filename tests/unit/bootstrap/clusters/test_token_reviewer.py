@@ -37,7 +37,13 @@ class Server:
         self.open, self.reviewed, self.is_down = asyncio.Event(), list[str](), False
         self.open.set()
         self.now = 1000.0
-        self.reviewer = TokenReviewer(self, Throttle(0, 1), lambda: self.now)  # type: ignore[arg-type]
+        self.rejections = list[str]()
+        self.reviewer = TokenReviewer(
+            self,  # type: ignore[arg-type]
+            Throttle(0, 1),
+            lambda: self.now,
+            lambda: self.rejections.append("rejected"),
+        )
 
     async def call(self, _: str, __: str, body: bytes, throttle: Throttle) -> bytes:
         segment = json.loads(body)["spec"]["token"].split(".")[1]
@@ -133,6 +139,7 @@ async def test_number_of_waiting_callers_is_limited_at_the_expense_of_the_flood(
     assert len(await asyncio.gather(*honest)) == 100
     errors = [type(error) for error in await asyncio.gather(*flood, return_exceptions=True)]
     assert errors.count(TooManyCallers) in range(rejected, rejected + 101)
+    assert errors.count(TooManyCallers) == len(server.rejections)
 
 
 async def test_too_many_callers_is_the_result_of_a_chain(server: Server) -> None:

@@ -134,6 +134,7 @@ async def test_flood_of_requests_of_one_identity_does_not_delay_the_others(
     postponed = [result for result in results if isinstance(result, CallerPostponed)]
     assert len(signed) + len(postponed) == 1001
     assert len(postponed) >= 80
+    assert f'pilot_caller_limits_exceeded{{limit="csrs"}} {len(postponed)}\n'.encode() in harness.metrics.exposition()
     await authority.stop()
 
 

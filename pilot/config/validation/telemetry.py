@@ -94,7 +94,7 @@ def _validate_tag(tag: SpanTag) -> Problems:
     elif tag.formatter is not None:
         yield from check_format("formatter.value", tag.formatter.value)
     else:
-        yield error("missing-field", "", "one of literal, environment, header and formatter is required")
+        yield warning("no-effect", "", "has no effect without one of literal, environment, header and formatter")
 
 
 def _check_text(path: str, text: str) -> Problems:

@@ -58,9 +58,10 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         return next((number for n, number in self.ports if n == name), 0)
 
     def serves(self, labels: Mapping[str, str] | frozenset[tuple[str, str]]) -> bool:
-        """Return True if a selector with these labels selects the workload. An empty selector selects nothing."""
+        """Return True if a selector with these labels selects the workload. An empty selector selects every
+        workload."""
         selector = labels if isinstance(labels, frozenset) else labels.items()
-        return bool(selector) and selector <= self.labels
+        return selector <= self.labels
 
     def at(self, addresses: tuple[str, ...]) -> Workload:
         """Return a copy of the workload with other addresses."""

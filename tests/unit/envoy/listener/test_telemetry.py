@@ -129,7 +129,9 @@ def test_build_without_tracer_has_no_tracing() -> None:
 
 
 def test_formatter_tags_need_proxy_support() -> None:
-    tags = "enableIstioTags: false, customTags: {a: {formatter: {value: '%PROTOCOL%'}}, b: {literal: {value: c}}}"
+    tags = (
+        "enableIstioTags: false, customTags: {a: {formatter: {value: '%PROTOCOL%'}}, b: {literal: {value: c}}, k: {}}"
+    )
     assert [t["tag"] for t in tracing(f"opentelemetry: {{{GRPC_COLLECTOR}}}", tags)["customTags"]] == ["a", "b"]
     assert [
         t["tag"]

@@ -394,6 +394,18 @@ def test_entry_selects_ready_pods_and_workload_entries_of_its_namespace() -> Non
     assert [e.addresses[0] for e in rows] == ["10.9.0.1"]
 
 
+@pytest.mark.parametrize("selector", ["{}", "{labels: {}}"])
+def test_entry_with_an_empty_selector_selects_every_workload_of_its_namespace(selector: str) -> None:
+    objects = [
+        vm("vm", "10.9.0.1"),
+        pod("alpha", "10.1.0.1", labels="{app: alpha}"),
+        pod("bare", "10.1.0.2", labels="{}"),
+        pod("elsewhere", "10.1.0.4", namespace="b"),
+    ]
+    rows = find(*objects, entry(f"resolution: STATIC, workloadSelector: {selector}"), ref=X)
+    assert [e.addresses[0] for e in rows] == ["10.1.0.1", "10.1.0.2", "10.9.0.1"]
+
+
 def test_entry_adds_endpoints_to_a_kubernetes_service_by_port_name() -> None:
     added = make(
         "ServiceEntry",

@@ -181,12 +181,15 @@ def test_service_entries_by_endpoint_address_or_selector() -> None:
         entry("selects", "y", "workloadSelector: {labels: {version: v1}}", day=2),
         entry("elsewhere", "z", "endpoints: [{address: 10.1.0.1}]", namespace="b"),
         entry("other", "w", "workloadSelector: {labels: {version: v2}}"),
+        entry("every", "v", "workloadSelector: {}", day=3),
     )
     assert targets(harness) == [
         ("x.example.com", 80, 7),
         ("x.example.com", 81, 81),
         ("y.example.com", 80, 8080),
         ("y.example.com", 81, 81),
+        ("v.example.com", 80, 8080),
+        ("v.example.com", 81, 81),
     ]
 
 

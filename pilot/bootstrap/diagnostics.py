@@ -15,6 +15,7 @@ from pilot.bootstrap.ports import HttpPort
 from pilot.controlz.application import application
 from pilot.controlz.control import Control
 from pilot.debug.access import tenant_of
+from pilot.debug.answer_slots import TooManyWaiting
 from pilot.debug.over_xds import ask
 from pilot.debug.page import Refused
 from pilot.debug.sources import Sources
@@ -45,12 +46,16 @@ def debug_over_xds(sources: Sources) -> AnswerDebugRequest:
     @contextlib.asynccontextmanager
     async def answer(type_url: str, names: Sequence[str], identity: str) -> AsyncIterator[DebugAnswer]:
         identities = (identity,) if identity else ()
-        async with sources.slots.hold(tenant_of(sources, identities)):
-            try:
-                response = await ask(sources, type_url, names, identities)
-            except Refused as error:
-                raise DebugRequestError(_STATUS[error.status], error.text or _denial(identity)) from error
-            yield DebugAnswer(*response)
+        try:
+            async with sources.slots.hold(tenant_of(sources, identities)):
+                try:
+                    response = await ask(sources, type_url, names, identities)
+                except Refused as error:
+                    raise DebugRequestError(_STATUS[error.status], error.text or _denial(identity)) from error
+                yield DebugAnswer(*response)
+        except TooManyWaiting as error:
+            sources.metrics.caller_limit_exceeded("debug_answers")
+            raise DebugRequestError(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error)) from error
 
     return answer
 

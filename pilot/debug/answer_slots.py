@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 
 MAX_ANSWERS = 16
@@ -18,16 +19,26 @@ MAX_PAUSE = 10.0
 """Maximum duration of the pause in seconds. A tenant that reads slowly only delays itself."""
 
 
+MAX_WAITING = 32
+"""Maximum number of requests of a tenant that wait for its slot. They are a few kilobytes each."""
+
+
+class TooManyWaiting(Exception):
+    """Too many requests of the same tenant are waiting for a slot. The message is meant for the caller."""
+
+
 class AnswerSlots:
     """The slots for responses of debug pages. A tenant has at most one."""
 
     def __init__(self, limit: int = MAX_ANSWERS) -> None:
         self._slots = asyncio.Semaphore(limit)
         self._turns: dict[str, asyncio.Semaphore] = {}
+        self._waiting: Counter[str] = Counter()
 
     @contextlib.asynccontextmanager
     async def hold(self, tenant: str | None) -> AsyncIterator[None]:
-        """Wait for a slot, and hold it until the response has been sent.
+        """Wait for a slot, and hold it until the response has been sent. Raise TooManyWaiting if too many requests of
+        the tenant wait.
 
         `tenant` is the namespace of a caller with limited access, or None for a caller that may access everything.
         """
@@ -35,8 +46,16 @@ class AnswerSlots:
             async with self._slots:
                 yield
             return
+        if self._waiting[tenant] >= MAX_WAITING:
+            raise TooManyWaiting(f"more than {MAX_WAITING} requests of the namespace wait for debug pages")
         turn = self._turns.setdefault(tenant, asyncio.Semaphore())
-        await turn.acquire()
+        self._waiting[tenant] += 1
+        try:
+            await turn.acquire()
+        finally:
+            self._waiting[tenant] -= 1
+            if not self._waiting[tenant]:
+                del self._waiting[tenant]
         started_at = time.monotonic()
         try:
             async with self._slots:

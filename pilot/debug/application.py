@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import gzip
 import ipaddress
 import posixpath
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,11 +11,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from aiohttp import web
 
 from pilot.debug.access import sources_for, tenant_of
+from pilot.debug.answer_slots import TooManyWaiting
 from pilot.debug.dashboard.routes import Dashboard
 from pilot.debug.page import TEXT, Answer, Page, Refused, answer
 from pilot.debug.page_routes import sections
 from pilot.debug.pages.index import render_index
 from pilot.debug.pages.profiles import UNKNOWN
+from pilot.debug.shared_exposition import SharedExposition
 from pilot.debug.sources import Sources
 from pilot.lib.build_info import VERSION_HEADER
 from pilot.lib.host_header import is_own_name
@@ -142,9 +143,13 @@ def _page(sources: Sources, page: Page) -> Handler:
                 visible, tenant = sources_for(sources, page.path, identities), tenant_of(sources, identities)
         except Refused as refused:
             return web.Response(status=refused.status, body=refused.text.encode(), headers={"Content-Type": TEXT})
-        async with sources.slots.hold(tenant):
-            page_answer: Answer = await answer(page, visible, request.query)
-            return await _respond(request, page_answer)
+        try:
+            async with sources.slots.hold(tenant):
+                page_answer: Answer = await answer(page, visible, request.query)
+                return await _respond(request, page_answer)
+        except TooManyWaiting as error:
+            sources.metrics.caller_limit_exceeded("debug_answers")
+            return web.Response(status=429, text=f"{error}\n")
 
     return handle
 
@@ -198,12 +203,13 @@ def _version(sources: Sources) -> Handler:
 
 
 def _metrics(sources: Sources) -> Handler:
+    exposition = SharedExposition(sources.metrics.exposition)
+
     async def handle(request: web.Request) -> web.Response:
         if sources.settings.metrics_loopback_only and not is_loopback(request):
             return web.Response(status=403, text="Only requests from localhost are allowed\n")
-        body, headers = sources.metrics.exposition(), {"Content-Type": CONTENT_TYPE}
-        if "gzip" in request.headers.get("Accept-Encoding", ""):
-            body, headers["Content-Encoding"] = gzip.compress(body, 6), "gzip"
-        return web.Response(body=body, headers=headers)
+        compressed = "gzip" in request.headers.get("Accept-Encoding", "")
+        headers = {"Content-Type": CONTENT_TYPE, **({"Content-Encoding": "gzip"} if compressed else {})}
+        return web.Response(body=exposition.body(compressed), headers=headers)
 
     return handle

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from pilot.debug import answer_slots
-from pilot.debug.answer_slots import AnswerSlots
+from pilot.debug.answer_slots import AnswerSlots, TooManyWaiting
 
 
 async def enter(slots: AnswerSlots, tenant: str | None, entered: list[str | None], leave: asyncio.Event) -> None:
@@ -38,6 +38,22 @@ async def test_tenant_pauses_in_proportion_to_its_response(monkeypatch: pytest.M
         async with slots.hold(tenant):
             now += seconds
     assert timers == [2.0, 10.0]
+
+
+async def test_flood_of_requests_of_a_tenant_is_rejected_and_delays_no_other_caller() -> None:
+    slots, leave, entered = AnswerSlots(3), asyncio.Event(), list[str | None]()
+    flood = [asyncio.create_task(enter(slots, "a", entered, leave)) for _ in range(1000)]
+    await asyncio.sleep(0.01)
+    others = [asyncio.create_task(enter(slots, tenant, entered, leave)) for tenant in ("b", None)]
+    await asyncio.sleep(0.01)
+    assert entered == ["a", "b", None]
+    rejected = [task for task in flood if task.done()]
+    assert len(rejected) == 1000 - 1 - answer_slots.MAX_WAITING
+    with pytest.raises(TooManyWaiting, match=r"^more than 32 requests of the namespace wait for debug pages$"):
+        await rejected[0]
+    for task in (*flood, *others):
+        task.cancel()
+    await asyncio.gather(*flood, *others, return_exceptions=True)
 
 
 async def test_pause_ends_also_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:

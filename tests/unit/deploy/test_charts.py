@@ -453,13 +453,13 @@ def test_network_policy_closes_plaintext_and_debug_ports_to_tenants() -> None:
         8080: own_namespace,
         9876: [],
         15012: None,
-        15014: None,
+        15014: own_namespace,
         15017: None,
     }
     selected = objects["NetworkPolicy/istiod"]["spec"]["podSelector"]["matchLabels"]
     assert selected.items() <= objects["Deployment/istiod"]["spec"]["template"]["metadata"]["labels"].items()
-    opened = render_chart("istiod", {"networkPolicy": {"plaintextNamespaces": ["*"]}})
-    assert admitted(opened, 15010) is None
+    opened = render_chart("istiod", {"networkPolicy": {"plaintextNamespaces": ["*"], "metricsNamespaces": ["*"]}})
+    assert (admitted(opened, 15010), admitted(opened, 15014)) == (None, None)
 
 
 def test_closed_plaintext_xds_is_neither_served_nor_advertised() -> None:

@@ -56,7 +56,7 @@ class Selection(NamedTuple):
                 selected.append(finding)
         for text in sorted(unused):
             click.echo(f"--suppress {one_line(text)} matches no finding", err=True)
-        return sorted(selected, key=lambda finding: -SEVERITIES.index(finding["severity"]))
+        return sorted(selected, key=_order)
 
     def show(self, findings: list[Finding], nothing: str) -> CommandResult:
         """Return the listed findings as the result of a command. `nothing` is the line to print if there are none."""
@@ -64,6 +64,12 @@ class Selection(NamedTuple):
         if not listed and findings:
             return CommandResult([], [f"{summary(findings)}, below --output-threshold {self.threshold}."])
         return CommandResult(listed, [*lines(listed), f"{summary(findings)}."] if listed else [nothing])
+
+
+def _order(finding: Finding) -> tuple[Any, ...]:
+    """Return the sort key: the worst findings first, then by file and line, or by object."""
+    place = finding.get("file", ""), finding.get("line", 0), name_of(finding), finding.get("path", "")
+    return -SEVERITIES.index(finding["severity"]), *place
 
 
 def reaches(finding: Finding, severity: str) -> bool:

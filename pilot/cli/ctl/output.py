@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import yaml
@@ -93,21 +93,35 @@ def watch(parts: Callable[[], Iterable[Part]], seconds: float) -> None:
             say(parts())
             write("---")
             time.sleep(seconds)
-    with contextlib.suppress(KeyboardInterrupt), Live(console=Console(), auto_refresh=False, screen=True) as live:
+    console = Console(highlight=False)
+    with contextlib.suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False, screen=True) as live:
         while True:
-            live.update(Group(*map(render, parts())), refresh=True)
+            live.update(Group(*(render(part, cut=True) for part in _fit(list(parts()), console.height))), refresh=True)
             time.sleep(seconds)
 
 
-def render(part: Part) -> RenderableType:
-    """Return a line or a table in a form that can be rendered on a terminal."""
+def _fit(parts: list[Part], height: int) -> Iterator[Part]:
+    """Yield the parts with as many rows of each table as a screen has space for."""
+    space = height - sum(2 if isinstance(part, TextTable) else 1 for part in parts)
+    for part in parts:
+        if isinstance(part, TextTable) and len(part.rows) > max(space, 0):
+            shown = max(space - 1, 1)
+            yield part._replace(rows=part.rows[:shown])
+            yield f"… and {len(part.rows) - shown} more"
+        else:
+            yield part
+
+
+def render(part: Part, cut: bool = False) -> RenderableType:
+    """Return a line or a table in a form that can be rendered on a terminal. With `cut`, long lines are cut."""
     if isinstance(part, str):
-        return Text(part)
+        part = Text(part)
     if isinstance(part, Text):
+        part.no_wrap, part.overflow = (True, "ellipsis") if cut else (None, None)
         return part
     rich_table = RichTable(box=None, pad_edge=False, padding=(0, len(_GAP), 0, 0), header_style="bold")
     for name in part.head:
-        rich_table.add_column(Text(name), overflow="fold")
+        rich_table.add_column(Text(name), overflow="ellipsis" if cut else "fold", no_wrap=cut)
     for row in part.rows:
         cells = [one_line(str(cell)) for cell in row]
         rich_table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))

@@ -343,7 +343,9 @@ def test_proxy_status(run: Any, address: str) -> None:
         "NAME         CLUSTER      TYPE      CDS      LDS     EDS     RDS        VERSION\n"
         "tea-1.shop   Kubernetes   sidecar   SYNCED   ERROR   STALE   NOT SENT   1.32.0\n"
         "gate.edge    Kubernetes   router    -        -       -       -\n"
+        "tea-1.shop has not acknowledged its eds since the last change\n"
         "tea-1.shop rejected its lds: no such filter\n"
+        "2 proxies: 1 ERROR, 1 NOT SENT\n"
     )
 
 

@@ -5,35 +5,60 @@ from __future__ import annotations
 import difflib
 import itertools
 import json
-from collections.abc import Iterable, Iterator
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import click
+from rich.text import Text
 
 from pilot.cli.ctl.client import CommandError, PageClient
 from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.envoy import EnvoyDump
-from pilot.cli.ctl.output import CommandResult, TextTable, watch
+from pilot.cli.ctl.output import CommandResult, Part, TextTable, watch
 from pilot.cli.ctl.proxy import ProxyTarget, describe_proxy, find_status, with_envoy, wrong_envoy
 from pilot.lib.xds_types import BY_SHORT_NAME, short_name
 
 _TYPES = ("cds", "lds", "eds", "rds")
 _COMPARED = {"Clusters": "cds", "Listeners": "lds", "Routes": "rds"}
 SECONDS = 1.0
+_ORDER = ("ERROR", "STALE", "NOT SENT", "SYNCED")
+_STATES = {name.lower().replace(" ", "-"): name for name in _ORDER}
+_SHOWN_NAMES = 3
+"""Number of proxies that are named for the same reason."""
+_SHOWN_REASONS = 20
+Status = dict[str, Any]
+"""The sync status of a proxy, from the debug page syncz."""
 _CONTEXT_LINES = 7  # context lines around a difference
 
 
 @click.command()
 @click.argument("proxy", required=False)
 @click.option("-n", "--namespace", default="", help="only proxies in this namespace")
+@click.option(
+    "--state",
+    "states",
+    type=click.Choice(tuple(_STATES), case_sensitive=False),
+    multiple=True,
+    help="only proxies that are in this state; may be repeated",
+)
 @click.option("-w", "--watch", "repeat", is_flag=True, help="refresh every second until Ctrl-C")
 @with_output
 @with_envoy
 @with_client
 def proxy_status(
-    client: PageClient, proxy: str | None, namespace: str, repeat: bool, envoy: EnvoyDump | None
+    client: PageClient,
+    proxy: str | None,
+    namespace: str,
+    states: tuple[str, ...],
+    repeat: bool,
+    envoy: EnvoyDump | None,
 ) -> CommandResult:
-    """Show whether each proxy has acknowledged its configuration.
+    """Show whether each proxy has acknowledged its configuration. The proxies in the worst state come first.
+
+    The state of a resource type is ERROR if the proxy rejected it, STALE if the proxy has not acknowledged it, NOT SENT
+    if there was nothing to send, or SYNCED.
 
     With PROXY (POD.NAMESPACE or part of it), show the state of each resource type. With PROXY and --envoy or --file,
     compare the control plane's configuration with Envoy's.
@@ -43,30 +68,68 @@ def proxy_status(
             raise click.UsageError("specify the PROXY to compare the Envoy with")
         return _comparison(client, proxy, envoy)
     if repeat:
-        watch(lambda: _status(client, proxy, namespace).parts, SECONDS)
-    return _status(client, proxy, namespace)
+        watch(_Refreshed(lambda: list(_status(client, proxy, namespace, states).parts)), SECONDS)
+        click.get_current_context().exit()
+    return _status(client, proxy, namespace, states)
 
 
-def _status(client: PageClient, proxy: str | None, namespace: str) -> CommandResult:
+class _Refreshed:
+    """Reads the status again on each call. If the control plane does not respond, the last status is repeated."""
+
+    def __init__(self, read: Callable[[], list[Part]]) -> None:
+        self._read, self._time = read, ""
+        self._last: list[Part] = []
+
+    def __call__(self) -> list[Part]:
+        try:
+            self._last, now = self._read(), time.strftime("%H:%M:%S")
+        except CommandError as error:
+            if not self._time:
+                raise
+            return [Text(error.message, "bold red"), f"The status at {self._time} was:", *self._last]
+        self._time = now
+        return [now, *self._last]
+
+
+def _status(client: PageClient, proxy: str | None, namespace: str, states: tuple[str, ...]) -> CommandResult:
     if proxy:
         statuses = client.get("syncz", proxyID=proxy, namespace=namespace)
         if not statuses:
             raise CommandError(f"{find_status(client, proxy)['proxy']} is not in the namespace {namespace!r}")
         return CommandResult(statuses, _details(statuses))
     proxies = client.get("syncz", namespace=namespace)
-    return CommandResult(proxies, _parts(proxies) if proxies else [_nothing(client, namespace)])
+    if not proxies:
+        return CommandResult([], [_nothing(client, namespace)])
+    selected = {_STATES[state] for state in states} or set(_STATES.values())
+    ordered = sorted((p for p in proxies if worst_state(p) in selected), key=lambda p: _ORDER.index(worst_state(p)))
+    return CommandResult(ordered, _parts(ordered, proxies))
 
 
 def _nothing(client: PageClient, namespace: str) -> str:
     return f"No proxy{f' in the namespace {namespace!r}' if namespace else ''} is connected to {client.address}."
 
 
-def _parts(proxies: list[dict[str, Any]]) -> Iterator[str | TextTable]:
-    yield TextTable(
-        ("NAME", "CLUSTER", "TYPE", *(name.upper() for name in _TYPES), "VERSION"), [_row(proxy) for proxy in proxies]
-    )
-    for proxy in proxies:
-        yield from _errors(proxy)
+def _parts(listed: list[Status], connected: list[Status]) -> Iterator[Part]:
+    """Yield the table of the listed proxies, why they are not in sync, and the number of proxies in each state."""
+    head = ("NAME", "CLUSTER", "TYPE", *(name.upper() for name in _TYPES), "VERSION")
+    if listed:
+        yield TextTable(head, [_row(proxy) for proxy in listed])
+    reasons: dict[str, list[str]] = {}
+    for proxy in listed:
+        for reason in _reasons(proxy):
+            reasons.setdefault(reason, []).append(proxy["proxy"])
+    yield from (f"{_some(names)} {reason}" for reason, names in itertools.islice(reasons.items(), _SHOWN_REASONS))
+    if len(reasons) > _SHOWN_REASONS:
+        yield f"… and {len(reasons) - _SHOWN_REASONS} more reasons; pilotctl proxy-status PROXY shows those of a proxy"
+    counts = Counter(map(worst_state, connected))
+    total = f"{len(connected)} {'proxy' if len(connected) == 1 else 'proxies'}"
+    yield f"{total}: {', '.join(f'{counts[state]} {state}' for state in _ORDER if counts[state])}"
+
+
+def _some(names: list[str]) -> str:
+    """Return some names, and the number of the others."""
+    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
+    return f"{', '.join(names[:_SHOWN_NAMES])}{more}"
 
 
 def _row(proxy: dict[str, Any]) -> list[str]:
@@ -78,6 +141,11 @@ def _row(proxy: dict[str, Any]) -> list[str]:
         *states,
         proxy.get("istio_version", ""),
     ]
+
+
+def worst_state(proxy: Status) -> str:
+    """Return the worst state of a proxy's resource types."""
+    return min(map(state, proxy.get("resources", {}).values()), key=_ORDER.index, default="NOT SENT")
 
 
 def state(resource: dict[str, Any] | None) -> str:
@@ -102,16 +170,16 @@ def _details(proxies: Iterable[dict[str, Any]]) -> Iterator[str | TextTable]:
             for url, r in resources
         ]
         yield TextTable(("TYPE", "STATE", "SENT", "ACKNOWLEDGED", "TIME"), rows)
-        yield from _errors(proxy)
+        yield from (f"{proxy['proxy']} {reason}" for reason in _reasons(proxy))
 
 
-def _errors(proxy: dict[str, Any]) -> list[str]:
-    resources = proxy.get("resources", {}).items()
-    return [
-        f"{proxy['proxy']} rejected its {short_name(url)}: {r['lastError']}"
-        for url, r in sorted(resources)
-        if r.get("lastError")
-    ]
+def _reasons(proxy: Status) -> Iterator[str]:
+    """Yield why the proxy is not in sync, for each resource type that it rejected or has not acknowledged."""
+    for url, resource in sorted(proxy.get("resources", {}).items()):
+        if resource.get("lastError"):
+            yield f"rejected its {short_name(url)}: {resource['lastError']}"
+        elif state(resource) == "STALE":
+            yield f"has not acknowledged its {short_name(url)} since {resource.get('sentTime', 'the last change')}"
 
 
 def _comparison(client: PageClient, proxy: str, envoy: EnvoyDump) -> CommandResult:

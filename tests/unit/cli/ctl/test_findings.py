@@ -58,7 +58,7 @@ def listed(out: str) -> list[str]:
 @pytest.mark.parametrize(("command", "status"), [("problems", 0), ("analyze", 79)])
 def test_worst_findings_come_first_in_one_format(run: Run, command: str, status: int) -> None:
     assert run(command, status=status).splitlines() == [
-        *(LINES[name] for name in ("field", "route", "gateway", "port")),
+        *(LINES[name] for name in ("field", "gateway", "route", "port")),
         "1 error, 2 warnings, 1 for information.",
     ]
 
@@ -66,14 +66,14 @@ def test_worst_findings_come_first_in_one_format(run: Run, command: str, status:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("-A",), ["field", "route", "gateway", "port"]),
+        (("-A",), ["field", "gateway", "route", "port"]),
         (("-n", "far"), ["gateway"]),
-        (("--output-threshold", "warning"), ["field", "route", "gateway"]),
+        (("--output-threshold", "warning"), ["field", "gateway", "route"]),
         (("--suppress", "IST0101=VirtualService/web"), ["field", "gateway", "port"]),
         (("--suppress", "destination-not-found=virtualservice/shop/w*"), ["field", "gateway", "port"]),
         (("-S", "IST0101=VirtualService web.shop", "-S", "no-effect=*/far/*"), ["field", "port"]),
-        (("-S", "IST0106=VirtualService *.shop"), ["route", "gateway", "port"]),
-        (("-S", "IST0101=VirtualService/far/web"), ["field", "route", "gateway", "port"]),
+        (("-S", "IST0106=VirtualService *.shop"), ["gateway", "route", "port"]),
+        (("-S", "IST0101=VirtualService/far/web"), ["field", "gateway", "route", "port"]),
     ],
 )
 def test_findings_are_selected(run: Run, words: tuple[str, ...], expected: list[str]) -> None:

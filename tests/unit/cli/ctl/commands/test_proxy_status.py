@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 from unittest import mock
@@ -9,11 +10,93 @@ from unittest import mock
 import pytest
 from click.testing import CliRunner
 
-from pilot.cli.ctl.client import PageClient
+from pilot.cli.ctl.client import CommandError, PageClient
 from pilot.cli.ctl.commands import proxy_status
-from pilot.cli.pilotctl import pilotctl
+from pilot.cli.pilotctl import main, pilotctl
 from pilot.lib.xds_types import BY_SHORT_NAME
 from tests.unit.cli.ctl.conftest import Run
+from tests.unit.cli.ctl.test_output import terminal
+
+
+CDS = BY_SHORT_NAME["cds"]
+SYNCED = {"sent": "b", "acked": "b"}
+STALE = {"sent": "b", "acked": "a", "sentTime": "12:00"}
+REJECTED = {"sent": "b", "acked": "a", "lastError": "bad"}
+
+
+def status(name: str, resource: dict[str, str] | None = None) -> dict[str, Any]:
+    return {"proxy": name, "resources": {CDS: resource} if resource is not None else {}}
+
+
+MESH = [
+    status("a.x", SYNCED),
+    status("b.x", STALE),
+    *(status(f"c-{number}.x", REJECTED) for number in range(5)),
+    status("d.x", {}),
+    status("e.x"),
+]
+
+
+def test_worst_proxies_come_first_with_their_reasons(run: Run, pages: dict[str, Any]) -> None:
+    pages["syncz"] = MESH
+    lines = [" ".join(line.split()) for line in run("proxy-status").splitlines()]
+    assert [line.split()[0] for line in lines[1:10]] == [*(f"c-{n}.x" for n in range(5)), "b.x", "d.x", "e.x", "a.x"]
+    assert lines[10:] == [
+        "c-0.x, c-1.x, c-2.x and 2 more rejected its cds: bad",
+        "b.x has not acknowledged its cds since 12:00",
+        "9 proxies: 5 ERROR, 1 STALE, 2 NOT SENT, 1 SYNCED",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("--state", "stale"), ["b.x"]),
+        (("--state", "SYNCED", "--state", "not-sent"), ["d.x", "e.x", "a.x"]),
+        (("--state", "error"), [f"c-{n}.x" for n in range(5)]),
+    ],
+)
+def test_proxies_are_selected_by_state(
+    run: Run, pages: dict[str, Any], words: tuple[str, ...], expected: list[str]
+) -> None:
+    pages["syncz"] = MESH
+    assert [proxy["proxy"] for proxy in json.loads(run("proxy-status", *words, "-o", "json"))] == expected
+    assert run("ps", *words).endswith("9 proxies: 5 ERROR, 1 STALE, 2 NOT SENT, 1 SYNCED\n")
+
+
+def test_watched_status_survives_an_interruption_of_the_control_plane(
+    pages: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = [MESH[:1], CommandError("cannot reach it"), MESH[1:2]]
+
+    def sleep(_: float) -> None:
+        if not answers:
+            raise KeyboardInterrupt
+        pages["syncz"] = answers.pop(0)
+
+    pages["syncz"] = answers.pop(0)
+    monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr(time, "strftime", lambda _: "12:00:01")
+    main(["proxy-status", "--watch"])
+    first, second, third, *_ = capsys.readouterr().out.split("---\n")
+    assert first.splitlines()[0] == "12:00:01"
+    assert second == "cannot reach it\nThe status at 12:00:01 was:\n" + first.partition("\n")[2]
+    assert "1 proxy: 1 STALE" in third
+
+
+def test_watch_shows_as_many_rows_as_fit(monkeypatch: pytest.MonkeyPatch, pages: dict[str, Any]) -> None:
+    def sleep(_: float) -> None:
+        raise KeyboardInterrupt
+
+    pages["syncz"] = [status(f"proxy-{number}.{'x' * 60}", SYNCED) for number in range(100)]
+    monkeypatch.setattr(time, "sleep", sleep)
+    screen = terminal(monkeypatch)
+    main(["proxy-status", "--watch"])
+    output = screen.getvalue()
+    assert "proxy-14.xxx" in output
+    assert "proxy-16.xxx" not in output
+    assert "… and 85 more" in output
+    assert "100 proxies: 100 SYNCED" in output
 
 
 def test_watched_status_is_redrawn_until_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,6 +134,7 @@ def test_proxy_status_of_one_proxy(run: Run, pages: dict[str, Any]) -> None:
         ["CDS", "STALE", "b", "a", "T"],
         ["EDS", "NOT", "SENT", "-", "-", "-"],
         ["LDS", "ERROR", "b", "-", "-"],
+        ["tea-1.shop", "has", "not", "acknowledged", "its", "cds", "since", "T"],
         ["tea-1.shop", "rejected", "its", "lds:", "bad"],
     ]
 

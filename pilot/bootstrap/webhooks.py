@@ -58,6 +58,8 @@ class WebhookParts:
         mode = settings.webhook.native_sidecars.lower()
         if mode not in _MODES:
             raise FlagError(f"ENABLE_NATIVE_SIDECARS: {mode!r} is not one of {', '.join(_MODES)}")
+        if settings.webhook.client_roots_file and not settings.webhook.address:
+            raise FlagError("PILOT_WEBHOOK_CLIENT_CA_FILE requires --httpsAddr: --httpAddr is not encrypted")
         self._native_mode = _MODES[mode]
         openshift = settings.webhook.platform == "openshift"
         self.context = InjectionContext(

@@ -16,6 +16,12 @@ class WebhookSettings:
         "Address for /inject and /validate over TLS. If empty, they are served without TLS at --httpAddr.",
         flag="httpsAddr",
     )
+    client_roots_file: str = setting(
+        "",
+        "CA certificates for the client certificate of the API server. If set, the port of --httpsAddr accepts only "
+        "clients with a certificate that one of them has issued.",
+        env="PILOT_WEBHOOK_CLIENT_CA_FILE",
+    )
     inject: bool = setting(True, "Serve /inject.", env="INJECT_ENABLED")
     folder: str = setting(
         "./var/lib/istio/inject",

@@ -40,6 +40,8 @@ class PortCertificate:
     """Provides the TLS `context` of a port after `start`. The context is None if there is no certificate for the port.
 
     `revoked` are the client certificates that the issuer has revoked. `on_change` callbacks receive each new context.
+    With `client_roots_file`, HTTP/1.1 clients must have a certificate that one of the CAs in this file has issued.
+    Otherwise, they are not asked for one.
     """
 
     def __init__(
@@ -50,8 +52,10 @@ class PortCertificate:
         issuer: ServerIdentity | None,
         protocol: str = "h2",
         external_signer: ExternalSigner | None = None,
+        client_roots_file: str = "",
     ) -> None:
         self._protocol, self._external_signer = protocol, external_signer
+        self._client_roots_file = client_roots_file
         self._settings, self._rules, self._names, self._issuer = settings, rules, names, issuer
         self.context: ssl.SSLContext | None = None
         self.revoked = RevokedCertificates()
@@ -78,7 +82,8 @@ class PortCertificate:
             self.context = await asyncio.to_thread(self._build_context)
         except (OSError, ValueError, SigningError) as error:
             raise StartError(f"cannot load the server certificate: {error}") from error
-        for folder in {os.path.dirname(os.path.abspath(path)) for path in self._files or ()}:
+        paths = [path for path in (*(self._files or ()), self._client_roots_file) if path]
+        for folder in {os.path.dirname(os.path.abspath(path)) for path in paths}:
             watch = Watch(folder, lambda _: self._schedule_reload(), self._schedule_reload, recursive=False)
             self._watches.append(watch)
             await watch.start()
@@ -113,15 +118,23 @@ class PortCertificate:
             callback(self.context)
 
     def _build_context(self) -> ssl.SSLContext:
+        pairs, roots = self._read_pairs_and_roots()
+        if self._protocol == "h2":
+            return make_context(pairs, roots, self._rules)
+        client_roots = _read(self._client_roots_file) if self._client_roots_file else None
+        return make_context(pairs, client_roots, self._rules, self._protocol, ssl.CERT_REQUIRED)
+
+    def _read_pairs_and_roots(self) -> tuple[Sequence[CertificatePair], bytes]:
+        """Return the certificates of the port, and the roots of the mesh."""
         roots = self._issuer.roots_pem() if self._issuer is not None else b""
         if self._external_signer is not None:
             roots += self._external_signer.roots_pem()
         self.revoked = RevokedCertificates(self._issuer.crl if self._issuer is not None else b"")
         if self._files is not None:
             chain, key, file_roots = map(_read, self._files)
-            return make_context((CertificatePair(chain, key),), roots + file_roots, self._rules, self._protocol)
+            return (CertificatePair(chain, key),), roots + file_roots
         assert self._issuer is not None
-        return make_context(self._issuer.pairs(self._names()), roots, self._rules, self._protocol)
+        return self._issuer.pairs(self._names()), roots
 
 
 def find_files(settings: SecurePortSettings) -> CertificateFiles | None:

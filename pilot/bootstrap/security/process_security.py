@@ -106,8 +106,16 @@ class Security:
         self.secure = PortAuth(self._front.identify_peer, authenticate)
 
     def build_certificate(self, protocol: str) -> PortCertificate:
-        """Return the certificate of an additional TLS port for `protocol`."""
-        return PortCertificate(self._settings.secure_port, self._rules, self._dns_names, self.server_identity, protocol)
+        """Return the certificate of the webhooks' port, whose clients use `protocol`."""
+        settings = self._settings
+        return PortCertificate(
+            settings.secure_port,
+            self._rules,
+            self._dns_names,
+            self.server_identity,
+            protocol,
+            client_roots_file=settings.webhook.client_roots_file,
+        )
 
     def _build_signed_certificate(self, provider: str) -> SignedCertificate | None:
         """Return the control plane's certificate from a Kubernetes signer, or None if another issuer is configured."""

@@ -95,13 +95,17 @@ def parse_rules(ciphers: Sequence[str], min_version: str, compliance: str) -> Tl
 
 
 def make_context(
-    pairs: Sequence[CertificatePair], roots: bytes, rules: TlsRules, protocol: str = "h2"
+    pairs: Sequence[CertificatePair],
+    roots: bytes | None,
+    rules: TlsRules,
+    protocol: str = "h2",
+    verify_mode: ssl.VerifyMode = ssl.CERT_OPTIONAL,
 ) -> ssl.SSLContext:
     """Return the context of a server that accepts client certificates and verifies them against PEM roots.
 
     `pairs` has one certificate for each type of key. The client's ciphers determine which certificate is used.
-    `protocol` is offered by ALPN. HTTP/1.1 clients are not asked for a certificate. Raise ssl.SSLError or ValueError if
-    a certificate, key or root is invalid, or if a key does not match its certificate.
+    `protocol` is offered by ALPN. If `roots` is None, clients are not asked for a certificate. Raise ssl.SSLError or
+    ValueError if a certificate, key or root is invalid, or if a key does not match its certificate.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version, context.maximum_version = rules.min_version, rules.max_version
@@ -115,9 +119,9 @@ def make_context(
     context.set_alpn_protocols([protocol])
     for pair in pairs:
         _load(context, pair)
-    if protocol != "http/1.1":
+    if roots is not None:
         context.load_verify_locations(cadata=roots.decode("ascii"))
-        context.verify_mode = ssl.CERT_OPTIONAL
+        context.verify_mode = verify_mode
     return context
 
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import pathlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import NamedTuple
 
 import aiohttp
@@ -60,10 +60,10 @@ async def until(check: Callable[[], bool]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def running(folder: pathlib.Path, **flags: str) -> AsyncIterator[Running]:
+async def running(folder: pathlib.Path, environ: Mapping[str, str] = {}, **flags: str) -> AsyncIterator[Running]:
     options = {"configDir": str(folder), "ctrlz_port": "0", **dict.fromkeys(ADDRESSES, "127.0.0.1:0"), **flags}
     clock = VirtualClock()
-    plane = ControlPlane(load([f"--{name}={value}" for name, value in options.items()], {}).settings, clock)
+    plane = ControlPlane(load([f"--{name}={value}" for name, value in options.items()], environ).settings, clock)
     task = asyncio.create_task(plane.run())
     try:
         await until(lambda: plane.ready or task.done())

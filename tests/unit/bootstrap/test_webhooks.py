@@ -276,7 +276,7 @@ def test_certificate_exists_only_with_a_webhooks_port() -> None:
 def context(number: int) -> ssl.SSLContext:
     signer = root(number)
     credential = issue(signer, "istiod.istio-system.svc", now=signer.certificate.not_valid_before_utc)
-    return make_context([CertificatePair(credential.chain, credential.key)], b"", TlsRules(), "http/1.1")
+    return make_context([CertificatePair(credential.chain, credential.key)], None, TlsRules(), "http/1.1")
 
 
 def worker_processes() -> list[str]:

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import datetime
 import json
 import pathlib
 import ssl
 from typing import Any
 
 import aiohttp
+import pytest
 import yaml
 
+from ca.signer import Signer
+from pilot.bootstrap import ControlPlane
+from pilot.lib.flags import FlagError
+from pilot.settings.parse import load
+from testing.control_planes.secure_plane import issue
 from testing.kube.webhooks import config_texts, pod, review
+from testing.security.certificates import root
 from tests.unit.bootstrap.test_control_plane import Running, running, until
 from webhook.defaults.injector_config import default_values
 
 
-async def post_review(env: Running, path: str = "/inject") -> tuple[int, Any]:
+async def post_review(env: Running, path: str = "/inject", client: str = "") -> tuple[int, Any]:
+    """Send a review, with the client certificate in a file if there is one."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if client:
+        context.load_cert_chain(client)
     connector = aiohttp.TCPConnector(ssl=context)
     url = f"https://127.0.0.1:{env.plane.ports['webhooks'].number}{path}"
     async with aiohttp.ClientSession(connector=connector) as session, session.post(url, json=review(pod())) as response:
@@ -39,6 +52,51 @@ async def test_validation_without_an_injector_configuration(tmp_path: pathlib.Pa
         assert "response" in body
         assert (await post_review(env, "/ready"))[0] == 200
         assert (await env.get("/debug/inject"))[0] == 404
+
+
+async def test_requests_without_the_client_certificate_of_the_api_server_are_not_read(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = datetime.datetime.now(datetime.UTC)
+    authority, other = root(1, now=now), root(2, now=now)
+
+    def certificate(issuer: Signer, name: str) -> str:
+        credential = issue(issuer, name)
+        (tmp_path / name).write_bytes(credential.key + credential.chain)
+        return str(tmp_path / name)
+
+    api_server, tenant = certificate(authority, "apiserver"), certificate(other, "tenant")
+    roots = tmp_path / "roots" / "ca.crt"
+    roots.parent.mkdir()
+    roots.write_bytes(authority.roots_pem)
+    environ = {"PILOT_WEBHOOK_CLIENT_CA_FILE": str(roots)}
+    async with running(tmp_path / "roots", environ, injectionDir=str(tmp_path / "none")) as env:
+        assert (await post_review(env, "/validate", api_server))[0] == 200
+        for client in ("", tenant):
+            for path in ("/validate", "/inject", "/ready"):
+                with pytest.raises(aiohttp.ClientError):
+                    await post_review(env, path, client)
+        roots.write_bytes(other.roots_pem)
+
+        async def is_rejected(client: str) -> bool:
+            with contextlib.suppress(aiohttp.ClientError):
+                return (await post_review(env, "/validate", client))[0] != 200
+            return True
+
+        async with asyncio.timeout(30):
+            while not await is_rejected(api_server):
+                await asyncio.sleep(0.01)
+        assert not await is_rejected(tenant)
+        roots.write_bytes(b"")
+        await until(lambda: any("cannot reload the server certificate" in text for text in caplog.messages))
+        assert await is_rejected("")
+        assert not await is_rejected(tenant)
+
+
+def test_client_certificates_require_the_tls_port() -> None:
+    settings = load(["--configDir=config", "--httpsAddr="], {"PILOT_WEBHOOK_CLIENT_CA_FILE": "ca.crt"}).settings
+    with pytest.raises(FlagError, match=r"^PILOT_WEBHOOK_CLIENT_CA_FILE requires --httpsAddr: "):
+        ControlPlane(settings)
 
 
 async def test_configuration_directory_is_watched_and_invalid_files_ignored(tmp_path: pathlib.Path) -> None:

@@ -81,10 +81,10 @@ def certificate(
 
 async def test_certificate_is_issued_for_the_control_plane_names(contexts: Contexts) -> None:
     issuer, signers = Issuer(), Issuer(OTHER.roots_pem)
-    port_certificate = certificate(issuer, "http/1.1", signers)
+    port_certificate = certificate(issuer, registration=signers)
     assert port_certificate.context is None
     await port_certificate.start()
-    assert contexts.calls == [(issuer.results, ISSUER.roots_pem + OTHER.roots_pem, RULES, "http/1.1")]
+    assert contexts.calls == [(issuer.results, ISSUER.roots_pem + OTHER.roots_pem, RULES)]
     assert issuer.requests == [("a.svc", "b.svc")]
     assert port_certificate.context is not None
     await port_certificate.stop()
@@ -186,7 +186,7 @@ async def test_files_win_over_the_authority(contexts: Contexts, tmp_path: pathli
     port_certificate = certificate(Issuer(), certificate_provider="none", **write(tmp_path, credential))
     port_certificate.on_change.append(contexts_in_use.append)
     await port_certificate.start()
-    assert contexts.calls == [((credential,), ISSUER.roots_pem + OTHER.roots_pem, RULES, "h2")]
+    assert contexts.calls == [((credential,), ISSUER.roots_pem + OTHER.roots_pem, RULES)]
     other = pair("other")
     write(tmp_path, other)
     await until(lambda: bool(contexts_in_use) and contexts.calls[-1][0] == (other,))

@@ -1,7 +1,8 @@
 """Revision tags: additional names for revisions, which labels on namespaces can refer to.
 
-A tag is a configuration of injection webhooks. The tag `default` applies to namespaces and pods that select no
-revision. It also has a validating webhook.
+A tag is a configuration of injection webhooks, and a Service that stores the revision for readers without permission to
+list webhooks. The tag `default` applies to namespaces and pods that select no revision. It also has a validating
+webhook.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pilot.install.installation_labels import DEFAULT, NOT_PRUNED, REVISION, TAG
 from pilot.kube.object_client import ObjectClient, ResourceKey, VersionedKind
 
 Plain = dict[str, Any]
-NAMESPACE = VersionedKind("v1", "Namespace")
+NAMESPACE, SERVICE = VersionedKind("v1", "Namespace"), VersionedKind("v1", "Service")
 _VALIDATOR = "istiod-default-validator"
 
 
@@ -67,22 +68,44 @@ async def build_tag_objects(
             f"tag {tag.tag} already points to revision {revision_of(existing[0])}; use --overwrite to change it"
         )
     folder = package or installation_folder()
-    tag_objects = [_build_injector(tag, of_revision[0], folder)]
+    services = await objects.list(SERVICE, f"app=istiod,{REVISION}={tag.revision},!{TAG}", tag.system)
+    tag_objects = [_build_injector(tag, of_revision[0], folder), _build_service(tag, services, folder)]
     if tag.tag == DEFAULT:
         tag_objects.append(_build_validator(tag, await objects.get(ResourceKey(VALIDATING, "", _VALIDATOR)), folder))
     return tag_objects
 
 
-def _build_injector(tag: RevisionTag, revision_injector: Plain, folder: Traversable) -> Plain:
-    """Return the webhook configuration of a tag. Its webhooks are those of the revision, with selectors for the tag."""
-    values: Plain = {"revision": "" if tag.revision == DEFAULT else tag.revision, "revisionTags": [tag.tag]}
-    values |= {
+def _chart_values(tag: RevisionTag) -> Plain:
+    return {
+        "revision": "" if tag.revision == DEFAULT else tag.revision,
+        "revisionTags": [tag.tag],
         "sidecarInjectorWebhook": {"enableNamespacesByDefault": tag.everywhere},
         "global": {"istioNamespace": tag.system},
     }
-    rendered = render(
-        read_chart(folder / "charts" / "istiod"), values, tag.system, only=("templates/mutatingwebhook.yaml",)
-    )
+
+
+def _build_service(tag: RevisionTag, revision_services: list[Plain], folder: Traversable) -> Plain:
+    """Return the Service of a tag. Its ports are those of the revision's Service."""
+    chart = read_chart(folder / "charts" / "istiod")
+    rendered = render(chart, _chart_values(tag), tag.system, only=("templates/service.yaml",))
+    service = next(plain for plain in rendered if plain["kind"] == "Service" and tag_of(plain) == tag.tag)
+    labels = {**service["metadata"]["labels"], NOT_PRUNED: "true"}
+    ports = [
+        {key: value for key, value in port.items() if key != "nodePort"}
+        for existing in revision_services[:1]
+        for port in existing["spec"].get("ports") or ()
+    ]
+    return {
+        **service,
+        "metadata": {**service["metadata"], "labels": labels},
+        "spec": {**service["spec"], **({"ports": ports} if ports else {})},
+    }
+
+
+def _build_injector(tag: RevisionTag, revision_injector: Plain, folder: Traversable) -> Plain:
+    """Return the webhook configuration of a tag. Its webhooks are those of the revision, with selectors for the tag."""
+    chart = read_chart(folder / "charts" / "istiod")
+    rendered = render(chart, _chart_values(tag), tag.system, only=("templates/mutatingwebhook.yaml",))
     injector = next(plain for plain in rendered if is_injector(plain) and tag_of(plain) == tag.tag)
     webhook_fields = {
         key: value
@@ -150,8 +173,8 @@ def reapplicable_part(plain: Plain) -> Plain:
 async def remove_tag(objects: ObjectClient, tag: str) -> list[ResourceKey]:
     """Delete the objects of a tag and return their keys. Raises TagError if there is no such tag."""
     keys = [
-        ResourceKey(kind, "", plain["metadata"]["name"])
-        for kind in (MUTATING, VALIDATING)
+        ResourceKey(kind, plain["metadata"].get("namespace", ""), plain["metadata"]["name"])
+        for kind in (MUTATING, VALIDATING, SERVICE)
         for plain in await objects.list(kind, f"{TAG}={tag}")
     ]
     if not keys:

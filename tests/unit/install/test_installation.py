@@ -101,9 +101,15 @@ def with_default_tag(expected: State, state: State, revision: str) -> State:
     assert state[VALIDATOR]["webhooks"][0]["clientConfig"]["service"]["name"] == service
     deactivated_injector = {INJECTOR: deactivated(expected[INJECTOR])} if INJECTOR in expected else {}
     system = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}}
+    tag_service = state[f"Service/{SYSTEM}/istiod-revision-tag-default"]
+    labels = tag_service["metadata"]["labels"]
+    assert (labels[TAG], labels["istio.io/rev"]) == ("default", revision)
+    selected = {"istio": "pilot"} if revision == "default" else {"istio.io/rev": revision}
+    assert tag_service["spec"]["selector"] == {"app": "istiod", **selected}
     return {
         **expected,
         **deactivated_injector,
+        f"Service/{SYSTEM}/istiod-revision-tag-default": tag_service,
         TAG_WEBHOOK: tag,
         VALIDATOR: state[VALIDATOR],
         f"Namespace/{SYSTEM}": system,
@@ -124,18 +130,18 @@ async def test_each_stage_equals_the_generated_manifest(server: ApiServer) -> No
     state = state_of(server)
     second = expected_of(light_installation(*SECOND), revision="r2")
     both = {**expected_of(light_installation(*CHANGED)), **second}
-    prod = state["MutatingWebhookConfiguration/istio-revision-tag-prod"]
-    assert state == {
-        **with_default_tag(both, state, "r2"),
-        "MutatingWebhookConfiguration/istio-revision-tag-prod": prod,
+    prod = {
+        name: state[name]
+        for name in (
+            "MutatingWebhookConfiguration/istio-revision-tag-prod",
+            f"Service/{SYSTEM}/istiod-revision-tag-prod",
+        )
     }
+    assert state == {**with_default_tag(both, state, "r2"), **prod}
 
     await uninstall_default(objects)
     state = state_of(server)
-    assert state == {
-        **with_default_tag(second, state, "r2"),
-        "MutatingWebhookConfiguration/istio-revision-tag-prod": prod,
-    }
+    assert state == {**with_default_tag(second, state, "r2"), **prod}
 
     await delete_objects(objects, await uninstallation_of_everything(objects))
     assert set(state_of(server)) == {f"Namespace/{SYSTEM}"}

@@ -281,8 +281,9 @@ async def test_existing_tag_is_moved_only_with_overwrite() -> None:
     cluster: Any = FakeCluster(
         injector("own", "r2", clientConfig={}), injector("old", "r1", "prod"), injector("first", "r1")
     )
-    (webhook,) = await build_tag_objects(cluster, RevisionTag("prod", "r2", "istio-system"))
-    assert (webhook["metadata"]["labels"][REVISION], webhook["metadata"]["labels"][TAG]) == ("r2", "prod")
+    webhook, service = await build_tag_objects(cluster, RevisionTag("prod", "r2", "istio-system"))
+    for plain in (webhook, service):
+        assert (plain["metadata"]["labels"][REVISION], plain["metadata"]["labels"][TAG]) == ("r2", "prod")
     for tag, revision, error in (
         ("prod", "r2", "tag prod already points to revision r1; use --overwrite to change it"),
         ("r1", "r2", "r1 is the name of a revision; choose another name for the tag"),

@@ -126,12 +126,20 @@ async def test_tags_move_to_a_new_revision_before_uninstall(shell: Shell) -> Non
     repeated = await shell("tag", "set", "prod", "--revision", "r2")
     assert (repeated.exit_code, "use --overwrite to change it" in repeated.stderr) == (1, True)
     generated = await shell("tag", "generate", "prod", "--revision", "r2", "--overwrite", "--webhook-name", "mine")
-    assert yaml.safe_load(generated.stdout)["metadata"]["name"] == "mine"
+    names = [plain["metadata"]["name"] for plain in yaml.safe_load_all(generated.stdout)]
+    assert sorted(names) == ["istiod-revision-tag-prod", "mine"]
     everywhere = await shell(
         "tag", "generate", "default", "--revision", "r2", "--overwrite", "--auto-inject-namespaces"
     )
     labelled = await shell("tag", "generate", "default", "--revision", "r2", "--overwrite")
-    injectors = [next(yaml.safe_load_all(generated.stdout))["webhooks"] for generated in (everywhere, labelled)]
+    injectors = [
+        next(
+            plain["webhooks"]
+            for plain in yaml.safe_load_all(generated.stdout)
+            if plain["kind"] == "MutatingWebhookConfiguration"
+        )
+        for generated in (everywhere, labelled)
+    ]
     assert len(injectors[0]) > len(injectors[1])
     assert (await shell("tag", "set", "prod", "--revision", "r2", "--overwrite")).exit_code == 0
     overwritten = await shell("tag", "set", "default", "--revision", "r2", "--overwrite")

@@ -15,12 +15,18 @@ import uvloop
 from aiohttp import web
 
 from pilot.bootstrap.clusters.access_reviews import SecretAccessReview
-from pilot.bootstrap.clusters.api_servers import ApiServers, IngestTarget, find_credentials, mesh_file_paths
+from pilot.bootstrap.clusters.api_servers import (
+    ApiServers,
+    IngestTarget,
+    find_credentials,
+    mesh_file_paths,
+    required_mesh_files,
+)
 from pilot.bootstrap.clusters.controllers import Controllers
 from pilot.bootstrap.config_sources import ConfigSources
 from pilot.bootstrap.diagnostics import ControlzPort, HttpIdentities, debug_over_xds, log_stacks
 from pilot.bootstrap.fetchers import make_gateway_names, make_key_sets
-from pilot.bootstrap.first_load import FirstLoad, PausedClock
+from pilot.bootstrap.first_load import FirstLoad, PausedClock, refuse_invalid_mesh
 from pilot.bootstrap.notices import ChangeReporter, report_failure
 from pilot.bootstrap.options import check_sources, parse_addresses, parse_aliases
 from pilot.bootstrap.part import Part, Parts
@@ -362,8 +368,19 @@ class ControlPlane:
         yield from self._build_http_ports()
         if self.addresses.controlz is not None:
             yield self._port("ControlZ", ControlzPort(self.addresses.controlz, self.metrics, self.end))
-        mesh_files = MeshFiles(*mesh_file_paths(self.settings), self._batch, self.problems)
-        first_load = FirstLoad(mesh_files, self.files, self.api_servers, self._config_sources, self._batch, self._clock)
+        mesh_files = MeshFiles(
+            *mesh_file_paths(self.settings), self._batch, self.problems, required_mesh_files(self.settings)
+        )
+        refuse = functools.partial(refuse_invalid_mesh, self.problems)
+        first_load = FirstLoad(
+            mesh_files,
+            self.files,
+            self.api_servers,
+            self._config_sources,
+            self._batch,
+            self._clock,
+            on_mesh=(lambda: None) if self.settings.ingest.allow_invalid_mesh_config else refuse,
+        )
         yield Part("the first load", first_load.start, self._config_sources.stop)
         yield Part("the issuers' key sets", self._key_sets.start, self._key_sets.stop)
         if self._gateway_names is not None:

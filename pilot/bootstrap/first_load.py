@@ -5,20 +5,25 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pilot.bootstrap.clusters.api_servers import ApiServers
 from pilot.bootstrap.config_sources import ConfigSources
 from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.config.problem import Problem, Severity
 from pilot.ingest.batch import Batch, Clock, Timer
 from pilot.ingest.files.file_source import FileSource
 from pilot.ingest.files.mesh_files import MeshFiles
+from pilot.ingest.mesh_config import MESH, NETWORKS
 from pilot.lib.logging.log import scope
 from pilot.lib.start_error import StartError
 from pilot.mesh.tables.database import MESH_CONFIG
 
 _log = scope("default")
+_TITLES = {MESH: "mesh config", NETWORKS: "mesh networks"}
+LISTED = 5
+"""Maximum number of errors that the message about an invalid mesh config lists."""
 GC_THRESHOLDS = (10_000, 500, 100)
 """Thresholds of the garbage collector after the first load.
 
@@ -27,8 +32,28 @@ million allocations, because nearly all of them stay alive.
 """
 
 
+def refuse_invalid_mesh(problems: Iterable[Problem]) -> None:
+    """Raise StartError if the mesh config or the mesh networks are invalid or missing."""
+    errors = [p for p in problems if p.object in (MESH, NETWORKS) and p.severity is Severity.ERROR]
+    if errors:
+        more = f" and {len(errors) - LISTED} more errors" if len(errors) > LISTED else ""
+        raise StartError(
+            f"invalid {' and '.join(dict.fromkeys(_TITLES[p.object] for p in errors))}: "
+            f"{'; '.join(map(_describe, errors[:LISTED]))}{more}. "
+            "Correct this, or start with --allow-invalid-mesh-config to use the defaults until it is corrected"
+        )
+
+
+def _describe(problem: Problem) -> str:
+    place = f"{problem.file}:{problem.line}" if problem.line else problem.file
+    return ": ".join(part for part in (place, problem.path, problem.message) if part)
+
+
 class FirstLoad:
-    """Fills the tables in one commit."""
+    """Fills the tables in one commit.
+
+    `on_mesh` is called once the mesh config and the mesh networks have been read, and may raise StartError.
+    """
 
     def __init__(
         self,
@@ -38,14 +63,15 @@ class FirstLoad:
         sources: ConfigSources,
         batch: Batch,
         clock: PausedClock,
+        on_mesh: Callable[[], None] = lambda: None,
     ) -> None:
         self._mesh_files, self._files, self._api_servers, self._sources = mesh_files, files, api_servers, sources
-        self._batch, self._clock = batch, clock
+        self._batch, self._clock, self._on_mesh = batch, clock, on_mesh
 
     async def start(self) -> None:
         """Read everything. Files are read in a thread, so that /ready is served meanwhile.
 
-        Raise StartError if a folder is unreadable or a kubeconfig is unusable.
+        Raise StartError if a folder is unreadable, a kubeconfig is unusable, or `on_mesh` raises it.
         """
         started_at = time.monotonic()
         gc.disable()  # nothing that is read is garbage
@@ -78,6 +104,7 @@ class FirstLoad:
         It is read from there if the mesh config lists the API server, or if there are neither config sources nor
         folders.
         """
+        self._on_mesh()
         mesh = self._batch.waiting(MESH_CONFIG, "mesh")
         sources = mesh.config_sources if isinstance(mesh, MeshConfig) else ()
         self._sources.open(sources)

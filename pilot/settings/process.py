@@ -72,9 +72,22 @@ class IngestSettings:
         flag="stateDir",
         env="PILOT_STATE_DIR",
     )
-    mesh_config: str = setting("./etc/istio/config/mesh", "File with the mesh configuration.", flag="meshConfig")
+    mesh_config: str = setting(
+        "./etc/istio/config/mesh",
+        "File with the mesh configuration. If the flag is set, the file must exist.",
+        flag="meshConfig",
+    )
     networks_config: str = setting(
-        "./etc/istio/config/meshNetworks", "File with the mesh networks.", flag="networksConfig"
+        "./etc/istio/config/meshNetworks",
+        "File with the mesh networks. If the flag is set, the file must exist.",
+        flag="networksConfig",
+    )
+    allow_invalid_mesh_config: bool = setting(
+        False,
+        "Start even if the mesh configuration or the mesh networks are invalid. The defaults, or the valid ConfigMaps, "
+        "apply until they are corrected. If false, the process refuses to start.",
+        flag="allow-invalid-mesh-config",
+        env="PILOT_ALLOW_INVALID_MESH_CONFIG",
     )
     revision: str = setting(
         "",

@@ -33,6 +33,7 @@ from pilot.lib.start_error import StartError
 from pilot.mesh.tables.database import Mesh
 from pilot.settings import Settings
 from pilot.settings.kubernetes import KubernetesSettings
+from pilot.settings.process import IngestSettings
 
 RunRemote = Callable[[str, ApiClient], Coroutine[Any, Any, None]]
 """Runs the controllers of a remote cluster. The arguments are the name of the cluster and a client."""
@@ -66,14 +67,22 @@ def mesh_config_name(revision: str) -> str:
 def mesh_file_paths(settings: Settings) -> tuple[str, str]:
     """Return the paths of the mesh config file and the mesh networks file.
 
-    If the control plane uses an API server, the path of a missing file is "", because a ConfigMap replaces the file.
+    If the control plane uses an API server, the path of a missing default file is "", because a ConfigMap replaces the
+    file.
     """
     has_api_server = find_credentials(settings.kubernetes, bool(settings.ingest.config_dirs)) is not None
-    mesh, networks = settings.ingest.mesh_config, settings.ingest.networks_config
-    return (
-        mesh if not has_api_server or os.path.exists(mesh) else "",
-        networks if not has_api_server or os.path.exists(networks) else "",
-    )
+    ingest, required = settings.ingest, required_mesh_files(settings)
+
+    def path(name: str) -> str:
+        return name if not has_api_server or name in required or os.path.exists(name) else ""
+
+    return path(ingest.mesh_config), path(ingest.networks_config)
+
+
+def required_mesh_files(settings: Settings) -> frozenset[str]:
+    """Return the paths that flags set. These files must exist, unlike those at the default paths."""
+    ingest, defaults = settings.ingest, IngestSettings()
+    return frozenset({ingest.mesh_config, ingest.networks_config}) - {defaults.mesh_config, defaults.networks_config}
 
 
 class _Secret(msgspec.Struct):

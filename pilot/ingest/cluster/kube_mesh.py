@@ -1,7 +1,7 @@
 """Watches mesh config and mesh networks in the ConfigMaps of the control plane's namespace.
 
-If there are two ConfigMaps, the shared one is the lower layer. If there are none, the defaults apply. An invalid layer
-is ignored. If all layers are invalid, the last valid configuration stays in force.
+If there are two ConfigMaps, the shared one is the lower layer. If there are none, the defaults apply. If a layer is
+invalid, the last valid configuration stays in force. Before there is one, invalid layers are ignored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.mesh.mesh_networks import MeshNetworks
 from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.ingest.batch import Batch
-from pilot.ingest.files.documents import SyntaxFault, read_documents
+from pilot.ingest.files.documents import SyntaxFault, read_document
 from pilot.ingest.mesh_config import MESH, NETWORKS, decode_mesh_config, decode_mesh_networks
 from pilot.ingest.problems import ProblemStore
 from pilot.kube.api_client import ApiClient
@@ -104,46 +104,37 @@ class MeshConfigMaps:
 
     def _put(self) -> None:
         for row in self._rows:
-            value = self._read(row)
-            if value is None and row.key not in self._loaded:
-                value = row.default
-            if value is not None:
+            layers, is_valid = self._read(row)
+            if is_valid or row.key not in self._loaded:
                 self._loaded.add(row.key)
-                self._batch.put([(MESH_CONFIG, row.key, value)])
+                value = row.decode(layers)[0]
+                self._batch.put([(MESH_CONFIG, row.key, row.default if value is None else value)])
 
-    def _read(self, row: MeshRow) -> Any:
-        """Return the value of a row, or None if no layer is valid."""
+    def _read(self, row: MeshRow) -> tuple[list[Any], bool]:
+        """Return the valid layers of a row, and whether they are all of its layers and valid together."""
         layers: list[Any] = []
-        texts = [(name, self._data[name][row.source]) for name in self._names if row.source in self._data.get(name, {})]
-        for name, text in texts:
-            plain, problems = self._layer(row, text)
-            self._report(row, name, problems)
-            if not any(problem.severity is Severity.ERROR for problem in problems):
-                layers.append(plain)
+        texts = {name: self._data[name][row.source] for name in self._names if row.source in self._data.get(name, {})}
         for name in self._names:
-            if name not in dict(texts):
-                self._report(row, name, [])
-        if texts and not layers:
-            return None
-        return row.decode(layers)[0]
+            plain, problems = self._layer(row, texts[name]) if name in texts else (None, [])
+            if not _has_errors(problems) and name in texts:
+                layers.append(plain)
+                problems += [p for p in row.decode(layers)[1] if p.severity is Severity.ERROR]
+            self._report(row, name, problems)
+        return layers, len(layers) == len(texts) and not _has_errors(row.decode(layers)[1])
 
     def _layer(self, row: MeshRow, text: str) -> tuple[Any, list[Problem]]:
         """Return a layer as plain data, and the problems in it."""
         try:
-            documents = read_documents(text.encode(), row.source)
+            document = read_document(text.encode(), row.source)
         except SyntaxFault as fault:
-            return None, [
-                Problem(
-                    code="syntax-error",
-                    object=row.subject,
-                    message=str(fault),
-                    severity=Severity.ERROR,
-                    line=fault.line,
-                )
-            ]
-        plain = documents[0].plain if documents else None
-        return plain, row.decode([plain])[1]
+            return None, [Problem(code="syntax-error", object=row.subject, message=str(fault), line=fault.line)]
+        problems = row.decode([document.plain])[1]
+        return document.plain, [msgspec.structs.replace(p, line=document.line_of(p.path)) for p in problems]
 
     def _report(self, row: MeshRow, name: str, problems: Sequence[Problem]) -> None:
         where = f"ConfigMap {self._namespace}/{name}"
         self._problems.replace((where, row.source), [msgspec.structs.replace(p, file=where) for p in problems])
+
+
+def _has_errors(problems: Sequence[Problem]) -> bool:
+    return any(problem.severity is Severity.ERROR for problem in problems)

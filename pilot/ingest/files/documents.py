@@ -67,6 +67,20 @@ def read_documents(data: bytes, path: str, allow_aliases: bool = True) -> list[D
     return [document for chunk in split(data) for document in read_chunk(chunk, allow_aliases)]
 
 
+def read_document(data: bytes, path: str) -> Document:
+    """Return the only document of a file, which is null if the file is empty.
+
+    Raise SyntaxFault if it is invalid, repeats a key, or is not the only one.
+    """
+    documents = read_documents(data, path)
+    if len(documents) > 1:
+        raise SyntaxFault("expected a single document", documents[1].line)
+    document = (documents or [Document(None, 1)])[0]
+    for key, line in document.repeated:
+        raise SyntaxFault(f"the key {key!r} occurs more than once", line)
+    return document
+
+
 def read_chunk(chunk: Chunk, allow_aliases: bool = True) -> list[Document]:
     """Return the non-empty documents in a chunk of a YAML file. Raise SyntaxFault if one of them is invalid."""
     data, lines = chunk

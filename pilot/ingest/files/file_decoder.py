@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterator
 
 import msgspec
 
@@ -62,7 +62,7 @@ class FileDecoder:
         decoded = decode_document(document.plain, file, document.line_of, self._origin, self._catalogue)
         if document.repeated:
             subject = next((e.object.ref for e in decoded.entries), ObjectRef())
-            decoded = decoded._replace(problems=(*decoded.problems, *_repeated(document, subject, file)))
+            decoded = decoded._replace(problems=(*decoded.problems, *repeated_keys(document, subject, file)))
         return decoded
 
 
@@ -80,9 +80,9 @@ def _lower(problem: Problem, lines: int) -> Problem:
     return msgspec.structs.replace(problem, line=problem.line + lines) if problem.line else problem
 
 
-def _repeated(document: Document, subject: ObjectRef, file: str) -> Iterable[Problem]:
+def repeated_keys(document: Document, subject: ObjectRef, file: str, strict: bool = False) -> Iterator[Problem]:
+    """Yield a problem for each key that occurs more than once in a mapping. It is an error if `strict` is true."""
+    severity = Severity.ERROR if strict else Severity.WARNING
     for key, line in document.repeated:
         message = f"{key!r} occurs twice in one mapping; the last value wins"
-        yield Problem(
-            code="duplicate-key", object=subject, message=message, severity=Severity.WARNING, file=file, line=line
-        )
+        yield Problem(code="duplicate-key", object=subject, message=message, severity=severity, file=file, line=line)

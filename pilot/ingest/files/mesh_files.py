@@ -1,14 +1,16 @@
 """Reads mesh config and mesh networks from files, and watches the files.
 
-If a file does not exist, the defaults apply. If a file becomes invalid, its last valid version stays in force.
+If a file does not exist, the defaults apply, unless the file is required. If a file becomes invalid, its last valid
+version stays in force.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import msgspec
@@ -17,7 +19,7 @@ from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.mesh.mesh_networks import MeshNetworks
 from pilot.config.problem import ObjectRef, Problem
 from pilot.ingest.batch import Batch
-from pilot.ingest.files.documents import Document, SyntaxFault, read_documents
+from pilot.ingest.files.documents import SyntaxFault, read_document
 from pilot.ingest.files.file_io import LARGEST, NoFile, TooLarge, read_file
 from pilot.ingest.files.watch import Watch
 from pilot.ingest.mesh_config import MESH, NETWORKS, decode_mesh_config, decode_mesh_networks
@@ -35,17 +37,24 @@ Decode = Callable[[Any], tuple[Any, list[Problem]]]
 class MeshFiles:
     """Reads the rows "mesh" and "networks" of the table `mesh`.
 
-    If the path of a row is "", another source provides the row. Call `load_initial` once, which always sets the rows.
-    Then call `start`, and finally `stop`.
+    If the path of a row is "", another source provides the row. Files whose paths are in `required` must exist. Call
+    `load_initial` once, which always sets the rows. Then call `start`, and finally `stop`.
     """
 
-    def __init__(self, mesh_config: str, networks: str, batch: Batch, problems: ProblemStore) -> None:
+    def __init__(
+        self,
+        mesh_config: str,
+        networks: str,
+        batch: Batch,
+        problems: ProblemStore,
+        required: Collection[str] = (),
+    ) -> None:
         rows: tuple[tuple[str, str, ObjectRef, Any, Decode], ...] = (
             (mesh_config, "mesh", MESH, MeshConfig(), lambda plain: decode_mesh_config([plain])),
             (networks, "networks", NETWORKS, MeshNetworks(), decode_mesh_networks),
         )
         self._files = tuple(
-            _MeshFile(path, key, subject, default, decode, batch, problems)
+            _MeshFile(path, key, subject, default, decode, batch, problems, path in required)
             for path, key, subject, default, decode in rows
             if path
         )
@@ -92,7 +101,9 @@ class _MeshFile:
         decode: Decode,
         batch: Batch,
         problems: ProblemStore,
+        required: bool,
     ) -> None:
+        self._required = required
         self._path, self._key, self._subject = os.path.abspath(path), key, subject
         self._default, self._decode, self._batch, self._problems = default, decode, batch, problems
         self._data: bytes | None = None
@@ -127,11 +138,13 @@ class _MeshFile:
         self._put(value, first)
 
     def _fail(self, fault: OSError | TooLarge, first: bool) -> None:
-        """Report an unreadable file. Its last valid version stays in force."""
+        """Report an unreadable file. Its last valid version, if any, stays in force."""
         self._failed = True
         code = "file-too-large" if isinstance(fault, TooLarge) else "unreadable-file"
         reason = (isinstance(fault, OSError) and fault.strerror) or str(fault)
-        self._report([Problem(code=code, message=f"{reason}; the last valid version stays in force")])
+        self._report(
+            [Problem(code=code, message=reason if first else f"{reason}; the last valid version stays in force")]
+        )
         self._put(None, first)
 
     def _put(self, value: Any, first: bool) -> None:
@@ -145,28 +158,29 @@ class _MeshFile:
             self._batch.put([(MESH_CONFIG, self._key, value)])
 
     def _open(self) -> bytes | None:
-        """Return the content of the file, or None if there is no such file.
+        """Return the content of the file, or None if there is no such file and none is required.
 
         Raise OSError if the file is unreadable, or TooLarge if it exceeds the size limit.
         """
         try:
             return read_file(self._path, LARGEST)[0]
-        except (FileNotFoundError, NotADirectoryError, NoFile):
+        except (FileNotFoundError, NotADirectoryError):
+            if self._required:
+                raise
+            return None
+        except NoFile as fault:
+            if self._required:
+                raise IsADirectoryError(errno.EISDIR, "not a regular file") from fault
             return None
 
     def _read(self, data: bytes) -> tuple[Any, list[Problem]]:
         try:
-            documents = read_documents(data, self._path)
+            document = read_document(data, self._path)
         except SyntaxFault as fault:
             return None, [Problem(code="syntax-error", message=str(fault), line=fault.line)]
         except Exception as fault:  # an internal error or lack of memory: the last valid version stays in force
             _log.error("cannot read %s", printable_path(self._path), exc_info=True)
             return None, [Problem(code="internal-error", message=f"{type(fault).__name__}: {fault}")]
-        if len(documents) > 1:
-            return None, [
-                Problem(code="too-many-documents", message="expected a single document", line=documents[1].line)
-            ]
-        document = (documents or [Document(None, 1)])[0]
         value, problems = self._decode(document.plain)
         return value, [msgspec.structs.replace(p, line=document.line_of(p.path)) for p in problems]
 

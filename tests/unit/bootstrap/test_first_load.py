@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 from msgspec.structs import replace
 
 from pilot.bootstrap import first_load
-from pilot.bootstrap.first_load import FirstLoad, PausedClock
+from pilot.bootstrap.first_load import FirstLoad, PausedClock, refuse_invalid_mesh
 from pilot.config.mesh.mesh_config import ConfigSource, MeshConfig
+from pilot.config.problem import Problem, Severity
+from pilot.ingest.mesh_config import MESH, NETWORKS
 from pilot.lib.start_error import StartError
 from testing.mesh.clock import VirtualClock
 
@@ -29,6 +32,7 @@ class Loading:
         has_kubernetes: bool = False,
         folders: int = 2,
         kubernetes_source: bool = True,
+        on_mesh: Callable[[], None] = lambda: None,
     ) -> None:
         self.lines: list[str] = []
         self.clock, self.mesh, self.reads, self.threads = PausedClock(VirtualClock()), mesh, list[bool](), set[Any]()
@@ -47,7 +51,7 @@ class Loading:
         batch: Any = SimpleNamespace(
             waiting=lambda table, key: self.mesh if (table, key) == ("MeshConfig", "mesh") else None, flush=self._flush
         )
-        self.load = FirstLoad(files, [source] * folders, kubernetes, sources, batch, self.clock)
+        self.load = FirstLoad(files, [source] * folders, kubernetes, sources, batch, self.clock, on_mesh)
 
     def _recorder(self, line: str) -> Any:
         async def work() -> None:
@@ -121,6 +125,24 @@ async def test_api_server_is_the_default_configuration_source(
     sources = Loading(mesh, True, folders, kubernetes_source)
     await sources.load.start()
     assert (sources.reads, open_line in sources.lines, sources.lines.count("read a folder")) == ([reads], True, folders)
+
+
+@pytest.mark.parametrize("has_kubernetes", [True, False])
+async def test_invalid_mesh_config_is_refused(gc_calls: list[Any], has_kubernetes: bool) -> None:
+    problems = [
+        Problem(code="unknown-field", object=MESH, path="trustDomian", message="unknown field", file="/m", line=2),
+        Problem(code="hint", object=MESH, message="odd", severity=Severity.WARNING),
+        Problem(code="unreadable-file", object=NETWORKS, message="No such file or directory", file="/n"),
+        Problem(code="other", message="another object's"),
+    ]
+    sources = Loading(has_kubernetes=has_kubernetes, on_mesh=lambda: refuse_invalid_mesh(problems))
+    with pytest.raises(StartError) as caught:
+        await sources.load.start()
+    assert str(caught.value) == (
+        "invalid mesh config and mesh networks: /m:2: trustDomian: unknown field; /n: No such file or directory. "
+        "Correct this, or start with --allow-invalid-mesh-config to use the defaults until it is corrected"
+    )
+    assert not any(line.startswith("open") for line in sources.lines)
 
 
 @pytest.mark.parametrize("has_kubernetes", [True, False])

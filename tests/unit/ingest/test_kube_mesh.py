@@ -109,15 +109,30 @@ async def test_initially_invalid_config_leaves_the_defaults(server: ApiServer) -
         assert [(p.code, p.file) for p in reader.problems] == [("unknown-field", "ConfigMap istio-system/istio")]
 
 
-async def test_shared_config_is_the_lower_layer_and_invalid_layers_are_skipped(server: ApiServer) -> None:
+async def test_shared_config_is_the_lower_layer(server: ApiServer) -> None:
     reader = MeshReader(server, "shared", "istio")
     reader.write("shared", mesh="{trustDomain: shared, rootNamespace: below}")
     reader.write("istio", mesh="trustDomain: own")
     async with reading(reader):
         assert (reader.config.trust_domain, reader.config.root_namespace) == ("own", "below")
-        reader.write("istio", mesh="trustDomain: [")
-        await until(lambda: reader.config.trust_domain == "shared")
-        reader.write("istio", mesh="trustDomain: own")
-        reader.write("shared", mesh="noSuchField: 1")
-        await until(lambda: (reader.config.trust_domain, reader.config.root_namespace) == ("own", "istio-system"))
-        assert len(reader.problems) == 1
+
+
+@pytest.mark.parametrize("name", ["shared", "istio"])
+async def test_invalid_layer_keeps_the_last_valid_config(server: ApiServer, name: str) -> None:
+    reader = MeshReader(server, "shared", "istio")
+    reader.write("shared", mesh="outboundTrafficPolicy: {mode: REGISTRY_ONLY}")
+    reader.write("istio", mesh="trustDomain: own")
+    async with reading(reader):
+        reader.write(name, mesh="noSuchField: 1")
+        await until(lambda: len(reader.problems) == 1)
+        assert reader.config.trust_domain == "own"
+        assert reader.config.outbound_traffic_policy.mode == "REGISTRY_ONLY"
+
+
+async def test_invalid_layer_is_ignored_before_the_first_valid_config(server: ApiServer) -> None:
+    reader = MeshReader(server, "shared", "istio")
+    reader.write("shared", mesh="trustDomain: shared")
+    reader.write("istio", mesh="accessLogFile: /dev/stdout\nnoSuchField: 1")
+    async with reading(reader):
+        assert reader.config.trust_domain == "shared"
+        assert [(p.path, p.line) for p in reader.problems] == [("noSuchField", 2)]

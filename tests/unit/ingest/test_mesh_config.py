@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import pathlib
 from typing import Any
 
@@ -235,10 +236,11 @@ def test_invalid_mesh_networks_are_rejected(text: str, code: str, path: str) -> 
 class MeshFolder:
     """Mesh config and networks loaded from files of a folder."""
 
-    def __init__(self, folder: pathlib.Path) -> None:
+    def __init__(self, folder: pathlib.Path, *required: str) -> None:
         self.mesh, self.problems, self.clock = Mesh(), ProblemStore(lambda _: None), VirtualClock()
         self.batch = Batch(self.mesh, self.clock, parse_duration("100ms"), parse_duration("10s"), lambda _: None)
-        self.files = MeshFiles(str(folder / "mesh"), str(folder / "networks"), self.batch, self.problems)
+        paths = [str(folder / name) for name in required]
+        self.files = MeshFiles(str(folder / "mesh"), str(folder / "networks"), self.batch, self.problems, paths)
         self.files.load_initial()
         self.batch.flush()
 
@@ -258,4 +260,34 @@ def test_initially_invalid_file_leaves_the_defaults(tmp_path: pathlib.Path) -> N
     mesh_folder = MeshFolder(tmp_path)
     assert mesh_folder.row("mesh") == MeshConfig()
     problems = sorted((p.code, p.path, pathlib.Path(p.file).name, p.line) for p in mesh_folder.problems)
-    assert problems == [("too-many-documents", "", "networks", 3), ("unknown-field", "trustDomian", "mesh", 2)]
+    assert problems == [("syntax-error", "", "networks", 3), ("unknown-field", "trustDomian", "mesh", 2)]
+
+
+def test_repeated_key_is_invalid(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "mesh").write_text("trustDomain: a\ntrustDomain: b\n")
+    mesh_folder = MeshFolder(tmp_path)
+    assert mesh_folder.row("mesh") == MeshConfig()
+    assert [(p.message, p.line) for p in mesh_folder.problems] == [("the key 'trustDomain' occurs more than once", 2)]
+
+
+def test_required_file_must_exist(tmp_path: pathlib.Path) -> None:
+    mesh_folder = MeshFolder(tmp_path, "mesh")
+    assert [(p.code, p.message, p.file) for p in mesh_folder.problems] == [
+        ("unreadable-file", "No such file or directory", str(tmp_path / "mesh"))
+    ]
+
+
+async def test_removed_required_file_keeps_the_last_version(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "mesh").write_text("trustDomain: a")
+    mesh_folder = MeshFolder(tmp_path, "mesh")
+    await mesh_folder.files.start()
+    (tmp_path / "mesh").unlink()
+    async with asyncio.timeout(20):
+        while not len(mesh_folder.problems):
+            await asyncio.sleep(0.01)
+    await mesh_folder.files.stop()
+    mesh_folder.batch.flush()
+    assert mesh_folder.row("mesh").trust_domain == "a"
+    assert [p.message for p in mesh_folder.problems] == [
+        "No such file or directory; the last valid version stays in force"
+    ]

@@ -16,6 +16,7 @@ from pilot.bootstrap.clusters.api_servers import (
     find_credentials,
     mesh_config_name,
     mesh_file_paths,
+    required_mesh_files,
 )
 from pilot.bootstrap.security.secret_store import SecretError
 from pilot.config.group_kind import GroupKind
@@ -95,18 +96,24 @@ def test_mesh_config_of_a_revision(revision: str, name: str) -> None:
 @pytest.mark.parametrize("kubeconfig", ["", "a"])
 @pytest.mark.parametrize(("has_mesh", "has_networks"), [(True, False), (False, True)])
 def test_missing_mesh_files_fall_back_to_config_maps_with_an_api_server(
-    tmp_path: pathlib.Path, kubeconfig: str, has_mesh: bool, has_networks: bool
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, kubeconfig: str, has_mesh: bool, has_networks: bool
 ) -> None:
-    mesh, networks = tmp_path / "mesh", tmp_path / "networks"
+    monkeypatch.chdir(tmp_path)
+    settings = load([f"--kubeconfig={kubeconfig}"], {}).settings
+    mesh, networks = settings.ingest.mesh_config, settings.ingest.networks_config
     for path, exists in ((mesh, has_mesh), (networks, has_networks)):
         if exists:
-            path.write_text("")
-    settings = load([f"--meshConfig={mesh}", f"--networksConfig={networks}", f"--kubeconfig={kubeconfig}"], {}).settings
+            pathlib.Path(path).parent.mkdir(parents=True)
+            pathlib.Path(path).write_text("")
     every = not kubeconfig
-    assert mesh_file_paths(settings) == (
-        str(mesh) if has_mesh or every else "",
-        str(networks) if has_networks or every else "",
-    )
+    assert mesh_file_paths(settings) == (mesh if has_mesh or every else "", networks if has_networks or every else "")
+    assert required_mesh_files(settings) == frozenset()
+
+
+def test_mesh_files_of_flags_are_required_even_with_an_api_server() -> None:
+    settings = load(["--meshConfig=/none", "--kubeconfig=a"], {}).settings
+    assert mesh_file_paths(settings) == ("/none", "")
+    assert required_mesh_files(settings) == {"/none"}
 
 
 # -- reads -------------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12protos/stats.proto\x12\x05stats\x1a\x1egoogle/protobuf/duration.proto\"\xae\x01\n\x0cMetricConfig\x12\x37\n\ndimensions\x18\x01 \x03(\x0b\x32#.stats.MetricConfig.DimensionsEntry\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x16\n\x0etags_to_remove\x18\x03 \x03(\t\x12\x0c\n\x04\x64rop\x18\x05 \x01(\x08\x1a\x31\n\x0f\x44imensionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x95\x01\n\x0cPluginConfig\x12$\n\x1c\x64isable_host_header_fallback\x18\x06 \x01(\x08\x12\x39\n\x16tcp_reporting_duration\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12$\n\x07metrics\x18\x08 \x03(\x0b\x32\x13.stats.MetricConfigb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12protos/stats.proto\x12\x05stats\x1a\x1egoogle/protobuf/duration.proto\"\xae\x01\n\x0cMetricConfig\x12\x37\n\ndimensions\x18\x01 \x03(\x0b\x32#.stats.MetricConfig.DimensionsEntry\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x16\n\x0etags_to_remove\x18\x03 \x03(\t\x12\x0c\n\x04\x64rop\x18\x05 \x01(\x08\x1a\x31\n\x0f\x44imensionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xb8\x01\n\x0cPluginConfig\x12$\n\x1c\x64isable_host_header_fallback\x18\x06 \x01(\x08\x12\x39\n\x16tcp_reporting_duration\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12$\n\x07metrics\x18\x08 \x03(\x0b\x32\x13.stats.MetricConfig\x12!\n\x08reporter\x18\n \x01(\x0e\x32\x0f.stats.Reporter*/\n\x08Reporter\x12\x0f\n\x0bUNSPECIFIED\x10\x00\x12\x12\n\x0eSERVER_GATEWAY\x10\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,10 +34,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_METRICCONFIG_DIMENSIONSENTRY']._loaded_options = None
   _globals['_METRICCONFIG_DIMENSIONSENTRY']._serialized_options = b'8\001'
+  _globals['_REPORTER']._serialized_start=425
+  _globals['_REPORTER']._serialized_end=472
   _globals['_METRICCONFIG']._serialized_start=62
   _globals['_METRICCONFIG']._serialized_end=236
   _globals['_METRICCONFIG_DIMENSIONSENTRY']._serialized_start=187
   _globals['_METRICCONFIG_DIMENSIONSENTRY']._serialized_end=236
   _globals['_PLUGINCONFIG']._serialized_start=239
-  _globals['_PLUGINCONFIG']._serialized_end=388
+  _globals['_PLUGINCONFIG']._serialized_end=423
 # @@protoc_insertion_point(module_scope)

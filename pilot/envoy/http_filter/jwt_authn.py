@@ -36,9 +36,9 @@ Requirement = config_pb2.JwtRequirement
 def build_jwt_authn(rules: JwtRules, clear_route_cache: bool = False) -> hcm_pb2.HttpFilter:
     """Return the filter for one or more JWT rules.
 
-    If `clear_route_cache` is set, the route is selected again after validation, because a gateway's routes may depend
-    on claims. If there are several issuers, a request passes if one token is valid or if no token is invalid, because
-    issuers may share a header. If rules require their tokens, a request passes if these tokens are valid.
+    If `clear_route_cache` is set, the route is selected again after validation, because routes may depend on claims. If
+    there are several issuers, a request passes if one token is valid or if no token is invalid, because issuers may
+    share a header. If rules require their tokens, a request passes if these tokens are valid.
     """
     names = [f"origins-{i}" for i in range(len(rules))]
     lenient = [_any([Requirement(provider_name=n), Requirement(allow_missing=empty_pb2.Empty())]) for n in names]

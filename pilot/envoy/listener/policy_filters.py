@@ -12,10 +12,13 @@ from pilot.config.object import ObjectKey
 from pilot.derive import derived
 from pilot.envoy.filter_phase import Phase
 from pilot.envoy.http_filter.connect_authority import CLIENT_IDENTITY
+from pilot.envoy.http_filter.http_authz import build_http_denial
 from pilot.envoy.http_filter.jwt_authn import build_jwt_authn
 from pilot.envoy.listener.authorization_filters import http_authorization, network_authorization
 from pilot.envoy.listener.extension_filters import http_extensions
 from pilot.envoy.listener.stats_filters import http_stats_filters, network_stats_filters
+from pilot.envoy.network_filter.network_authz import build_network_denial
+from pilot.envoy.rbac.rbac_rules import DENY_ALL
 from pilot.mesh.model.facets import ListeningFacet
 from pilot.mesh.security.jwt import token_rules
 from pilot.mesh.tables.database import Mesh
@@ -32,9 +35,13 @@ def jwt_authentication(db: Mesh, policies: tuple[ObjectKey, ...], clear_route_ca
 
 
 def _jwt_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
-    """Yield the filter for RequestAuthentications. On gateways, it also clears the route cache."""
+    """Yield the filter for RequestAuthentications.
+
+    On gateways and waypoints, whose routes may depend on claims, it also clears the route cache.
+    """
     policies = listening.policies.of(REQUEST_AUTHENTICATION.id.name)
-    if policies and (jwt_filter := jwt_authentication(db, policies, listening.side == "gateway")) is not None:
+    clear_route_cache = listening.side in ("gateway", "waypoint")
+    if policies and (jwt_filter := jwt_authentication(db, policies, clear_route_cache)) is not None:
         yield Phase.AUTHN, jwt_filter
 
 
@@ -74,11 +81,15 @@ _NETWORK: tuple[Callable[[Mesh, ListeningFacet], NetworkFilters], ...] = (_netwo
 
 def http_policy_filters(db: Mesh, listening: ListeningFacet, port: int) -> list[tuple[Phase, hcm_pb2.HttpFilter]]:
     """Return the HTTP filters of policies and extensions for a port on one side of a proxy. Not memoised."""
+    if listening.denies:
+        return [(Phase.AUTHZ, build_http_denial(DENY_ALL))]
     return [*(item for filters in _HTTP for item in filters(db, listening)), *http_extensions(db, listening, port)]
 
 
 def network_policy_filters(db: Mesh, listening: ListeningFacet) -> list[tuple[Phase, listener_components_pb2.Filter]]:
     """Return the network filters that authorize connections on one side of a proxy. Not memoised."""
+    if listening.denies:
+        return [(Phase.AUTHZ, build_network_denial(DENY_ALL))]
     return [item for filters in _NETWORK for item in filters(db, listening)]
 
 
@@ -89,4 +100,6 @@ def network_statistics_filters(
 
     Not memoised.
     """
+    if listening.denies:
+        return []
     return [(Phase.STATS, stats) for stats in network_stats_filters(db, listening)]

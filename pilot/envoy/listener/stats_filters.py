@@ -61,17 +61,19 @@ def _build_configs(db: Mesh, telemetry: TelemetryFacet, side: str) -> Iterator[a
     for rules in telemetry.metrics:
         provider = telemetry_provider(db, rules.provider)
         if isinstance(provider, ExtensionProvider) and provider.prometheus is not None:
-            yield build_stats_config(rules, outbound=side == "outbound")
+            yield build_stats_config(rules, side)
 
 
-def build_stats_config(rules: MetricRules, outbound: bool) -> any_pb2.Any:
+def build_stats_config(rules: MetricRules, side: str) -> any_pb2.Any:
     """Return the filter configuration for one side of a proxy.
 
-    Only a client's sidecar, for which `outbound` is set, may report the host header as the name of a service.
-    Elsewhere, the client could choose the value.
+    Only a client's sidecar may report the host header as the name of a service. Elsewhere, the client could choose the
+    value. A waypoint reports as such, so that its requests are not counted as those of the server.
     """
     config = stats_pb2.PluginConfig(
-        disable_host_header_fallback=not outbound, metrics=[_build_override(override) for override in rules.overrides]
+        disable_host_header_fallback=side != "outbound",
+        metrics=[_build_override(override) for override in rules.overrides],
+        reporter=stats_pb2.SERVER_GATEWAY if side == "waypoint" else stats_pb2.UNSPECIFIED,
     )
     if rules.interval is not None:
         config.tcp_reporting_duration.CopyFrom(build_duration(rules.interval))

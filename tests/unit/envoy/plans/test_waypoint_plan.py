@@ -171,6 +171,30 @@ def test_extension_that_a_listener_names_is_sent(kind: str, target: str) -> None
     assert {r.name for group in groups for r in group.fn(env.mesh, *group.args).values()} == names
 
 
+def test_waypoint_reports_as_a_gateway_of_servers() -> None:
+    objects = (
+        *waypoint(),
+        *cart(),
+        make("Telemetry", "t", "{metrics: [{providers: [{name: prometheus}]}]}", "istio-system"),
+    )
+    filters = {f["name"]: f["typedConfig"] for f in manager(proxy_resources(*objects))["httpFilters"]}
+    assert filters["istio.stats"]["reporter"] == "SERVER_GATEWAY"
+    objects = *waypoint(), *cart(TCP), objects[-1]
+    (chain,) = (
+        c for c in main_listener(proxy_resources(*objects))["filterChains"] if c["name"] == f"inbound-vip|90|tcp|{CART}"
+    )
+    filters = {f["name"]: f["typedConfig"] for f in chain["filters"]}
+    assert filters["istio.stats"]["reporter"] == "SERVER_GATEWAY"
+
+
+def test_waypoint_selects_the_route_again_once_claims_are_known() -> None:
+    rule = make(
+        "RequestAuthentication", "r", "{targetRefs: [{kind: Service, name: cart}], jwtRules: [{issuer: i}]}", "a"
+    )
+    filters = {f["name"]: f["typedConfig"] for f in manager(proxy_resources(*waypoint(), *cart(), rule))["httpFilters"]}
+    assert filters["envoy.filters.http.jwt_authn"]["providers"]["origins-0"]["clearRouteCache"] is True
+
+
 def test_unattached_services_add_no_configuration() -> None:
     other = make("Service", "other", f"{{clusterIP: 10.96.0.5, ports: [{HTTP}]}}", "b")
     baseline, extended = proxy_resources(*waypoint(), *cart()), proxy_resources(*waypoint(), *cart(), other)

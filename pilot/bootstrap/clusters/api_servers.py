@@ -23,6 +23,7 @@ from pilot.ingest.cluster.remote_cluster import RemoteCluster
 from pilot.ingest.cluster.remote_clusters import Options, RemoteClusters
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.ledger import Ledger
+from pilot.ingest.object_decoder import LONGEST_WAIT, PROGRAM, ObjectDecoder
 from pilot.ingest.problems import ProblemStore
 from pilot.kube.api_access import Credentials, InCluster, KubeconfigFile
 from pilot.kube.api_client import ApiClient, Throttle
@@ -30,6 +31,7 @@ from pilot.kube.api_errors import ConfigurationError, KubeError, NotFound
 from pilot.kube.informer import WatchOptions
 from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.start_error import StartError
+from pilot.lib.workers.pool import WorkerPool
 from pilot.mesh.tables.database import Mesh
 from pilot.settings import Settings
 from pilot.settings.kubernetes import KubernetesSettings
@@ -123,6 +125,8 @@ class ApiServers:
         self.problems = target.problems
         self.watch_options = watch_options or WatchOptions(streaming_lists=settings.kubernetes.watch_lists)
         self.metrics, self._rng = target.metrics.kubernetes, random.Random()
+        self._workers = WorkerPool(PROGRAM, longest_wait=LONGEST_WAIT)
+        self._decoder = ObjectDecoder(self._workers)
         self.client, self.caller_client = self._client(credentials), self._client(credentials)
         registry, revision = settings.mesh.registry, settings.ingest.revision
         self.source = self._source(self.client, registry.cluster_id)
@@ -163,7 +167,9 @@ class ApiServers:
         excluded = set() if is_local else self._kinds_excluded_from_remote()
         kinds = [kind for kind in target.catalogue if kind.id not in excluded]
         namespace, rank = settings.kubernetes.watched_namespace, self._rank + (not is_local)
-        return KubeSource(client, target.batch, target.ledger, rank, origin, kinds, options, self._rng, namespace)
+        return KubeSource(
+            client, target.batch, target.ledger, rank, origin, kinds, options, self._rng, namespace, self._decoder
+        )
 
     def _kinds_excluded_from_remote(self) -> set[GroupKind]:
         """Return the kinds that are not read from remote clusters."""
@@ -224,6 +230,7 @@ class ApiServers:
         await self.remote.stop()
         await self.source.stop()
         await self._mesh.stop()
+        await self._workers.stop()
         await self.client.close()
         await self.caller_client.close()
         await self._secrets_client.close()

@@ -13,6 +13,7 @@ from pilot.ingest.cluster.kube_objects import EditSink, KubeObjects
 from pilot.ingest.cluster.watched_kinds import DEFINITIONS, definition_of
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.ledger import Ledger
+from pilot.ingest.object_decoder import ObjectDecoder
 from pilot.kube.api_client import ApiClient
 from pilot.kube.informer import Informer, WatchOptions
 from pilot.kube.list_watch import ObjectChange
@@ -41,10 +42,12 @@ class KubeSource:
         pace: WatchOptions,
         rng: random.Random,
         namespace: str = "",
+        decoder: ObjectDecoder = ObjectDecoder(),
     ) -> None:
         self.cluster = origin.cluster
         self._client, self._batch, self._ledger, self._rank = client, batch, ledger, rank
         self._origin, self._pace, self._rng, self._namespace = origin, pace, rng, namespace
+        self._decoder = decoder
         read = [kind for kind in kinds if origin.own or kind.per_cluster]
         self._built_in = [kind for kind in read if kind.is_built_in]
         self._defined = {definition_of(kind): kind for kind in read if not kind.is_built_in}
@@ -101,7 +104,7 @@ class KubeSource:
 
     def _watch(self, kind: AnyKind) -> None:
         ledger = self._ledger.source(self._rank, f"cluster {self.cluster}")
-        objects = KubeObjects(kind, self._origin, ledger, self._batch)
+        objects = KubeObjects(kind, self._origin, ledger, self._batch, self._decoder)
         self.watches[kind.id] = KindWatch(self._client, kind, objects.receive, self._pace, self._rng, self._namespace)
         self.watches[kind.id].start()
         for callback in self.on_watch:

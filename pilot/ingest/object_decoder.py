@@ -1,0 +1,84 @@
+"""Decodes objects of API servers.
+
+Large objects are checked by worker processes, and converted in a thread, so that they hold up nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from typing import Protocol
+
+import msgspec
+
+from pilot.config.kind import AnyKind, accept_any
+from pilot.config.problem import ObjectRef, Problem, error
+from pilot.ingest.decode import Decoded, DocumentOrigin, Row, decode_object
+from pilot.ingest.object_check import CheckJob, CheckResult
+from pilot.kube.list_watch import NamespacedName
+from pilot.lib.workers.job_queue import JobSource
+from pilot.lib.workers.pool import JobError
+
+PROGRAM = "pilot.ingest.object_check"
+LARGE = 64 << 10
+"""Size in bytes of a large object. The decoding of a smaller object takes at most 20 ms."""
+LONGEST_WAIT = 600.0
+"""Maximum number of seconds until an object is checked. Each watch waits for one object at a time."""
+TOO_DEEP = error("too-deep", "", "the object is nested too deeply")
+_decode_json = msgspec.json.Decoder().decode
+_result_decoder = msgspec.msgpack.Decoder(CheckResult)
+
+
+class Jobs(Protocol):
+    """Runs jobs. A WorkerPool implements this protocol."""
+
+    async def run(self, caller: JobSource, *parts: bytes) -> bytes:
+        """Return the result of a job, which consists of parts. Raise JobError if there is none."""
+
+
+class ObjectDecoder:
+    """Decodes objects. If `jobs` is None, large objects are checked in a thread."""
+
+    def __init__(self, jobs: Jobs | None = None) -> None:
+        self._jobs = jobs
+
+    async def decode(self, kind: AnyKind, origin: DocumentOrigin, name: NamespacedName, raw: bytes) -> Decoded:
+        """Decode an object of a given kind."""
+        try:
+            if len(raw) < LARGE:
+                return _decode(kind, origin, raw)
+            if self._jobs is None or kind.validate is accept_any:
+                return await asyncio.to_thread(_decode, kind, origin, raw)
+            return await self._decode_large(self._jobs, kind, origin, name, raw)
+        except RecursionError:
+            return refuse(kind, origin, name, TOO_DEEP)
+
+    async def _decode_large(
+        self, jobs: Jobs, kind: AnyKind, origin: DocumentOrigin, name: NamespacedName, raw: bytes
+    ) -> Decoded:
+        job = pickle.dumps(CheckJob(kind.table_name, origin), pickle.HIGHEST_PROTOCOL)
+        try:
+            result = _result_decoder.decode(await jobs.run(JobSource(origin.cluster, name.namespace), job, bytes(raw)))
+        except JobError as fault:
+            return refuse(kind, origin, name, error("too-expensive", "", f"the object cannot be checked: {fault}"))
+        if result.is_too_deep:
+            return refuse(kind, origin, name, TOO_DEEP)
+        if not result.is_accepted:
+            refused = (row_of(kind, origin, name),) if result.is_refused else ()
+            return Decoded(problems=result.problems, refused=refused)
+        decoded = await asyncio.to_thread(_decode, kind, origin, raw, is_validated=True)
+        return decoded._replace(problems=result.problems)
+
+
+def _decode(kind: AnyKind, origin: DocumentOrigin, raw: bytes, is_validated: bool = False) -> Decoded:
+    return decode_object(kind, _decode_json(raw), origin, is_validated)
+
+
+def refuse(kind: AnyKind, origin: DocumentOrigin, name: NamespacedName, problem: Problem) -> Decoded:
+    """Return the result for an object that cannot be decoded."""
+    about = msgspec.structs.replace(problem, object=ObjectRef(kind.id, *name))
+    return Decoded(problems=(about,), refused=(row_of(kind, origin, name),))
+
+
+def row_of(kind: AnyKind, origin: DocumentOrigin, name: NamespacedName) -> Row:
+    return kind.table_name, kind.key(origin.cluster, *name)

@@ -30,11 +30,13 @@ _CODES = {
     "unreachable-match": "IST0131",
     "host-not-served": "IST0132",
     "gateway-conflict": "IST0145",
+    "claims-not-verified": "IST0149",
     "policy-shadowed Telemetry": "IST0160",
     "credential-unusable Gateway": "IST0161",
     "port-not-found Gateway": "IST0162",
     "subset-without-endpoints": "IST0173",
     "host-not-found DestinationRule": "IST0174",
+    "protocol-conflict": "IST0177",
 }
 
 

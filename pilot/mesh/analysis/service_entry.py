@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.networking.service_entry import ServiceEntry
-from pilot.config.object import Object, ObjectKey
+from pilot.config.object import Object, ObjectKey, age
 from pilot.config.problem import Problem, Problems, below, warning
 from pilot.derive import derived
 from pilot.mesh.analysis.check import Check, attribute
@@ -27,6 +27,8 @@ def service_entry_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
     return attribute(entry, below("spec", _check(db, entry))) if entry is not None else ()
 
 
+_MAX_OTHERS = 100
+"""Maximum number of ServiceEntries for the hosts of one that are compared with it."""
 SERVICE_ENTRIES = Check("ServiceEntry", _keys, service_entry_problems)
 
 
@@ -49,3 +51,28 @@ def _check(db: Mesh, o: Object[ServiceEntry]) -> Problems:
                 f"hosts[{index}]",
                 f"an older ServiceEntry in the namespace declares {host} with different settings and takes precedence",
             )
+    yield from _check_protocols(db, o)
+
+
+def _check_protocols(db: Mesh, o: Object[ServiceEntry]) -> Problems:
+    """Yield a problem for each port that an older ServiceEntry declares for the same host with another protocol.
+
+    Clients of several namespaces may see both, and take the protocol of one of them.
+    """
+    others = {key for host in o.spec.hosts for key in SERVICE_ENTRY.keys(db, "host", host.lower()) if key != o.key}
+    declared: dict[tuple[str, int], dict[str, ObjectKey]] = {}
+    for row in filter(None, (SERVICE_ENTRY.get(db, key) for key in sorted(others)[:_MAX_OTHERS])):
+        if age(row) > age(o):
+            continue
+        for host in row.spec.hosts:
+            for port in row.spec.ports:
+                declared.setdefault((host.lower(), port.number), {}).setdefault(port.protocol.upper(), row.key)
+    for index, port in enumerate(o.spec.ports):
+        for host in o.spec.hosts:
+            protocols = declared.get((host.lower(), port.number), {})
+            if conflict := next((name for name in sorted(protocols) if name != port.protocol.upper()), None):
+                key = protocols[conflict]
+                older = f"the older ServiceEntry {key.namespace}/{key.name}"
+                text = f"{older} declares port {port.number} of {host} as {conflict}"
+                yield warning("protocol-conflict", f"ports[{index}].protocol", text)
+                break

@@ -3,18 +3,22 @@ hosts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from pilot.config.kinds.istio import VIRTUAL_SERVICE
+from pilot.config.kinds.istio import GATEWAY, REQUEST_AUTHENTICATION, VIRTUAL_SERVICE
 from pilot.config.networking.virtual_service import Destination, HTTPRoute, VirtualService
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import Problem, Problems, below, warning
+from pilot.config.validation.traffic.headers import is_claim
 from pilot.derive import derived
 from pilot.lib.hosts import matches
 from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.destination import check_destination
 from pilot.mesh.analysis.export_to import check_export_to
+from pilot.mesh.analysis.selector import selected_anywhere
 from pilot.mesh.gateways.gateways import servers
+from pilot.mesh.model.facets import PolicySubjectKey
+from pilot.mesh.security.policies import policy_keys
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.virtual_service_names import MESH, gateway_key
 from pilot.mesh.traffic.virtual_services import PUBLIC, Binding, binding, check_delegates, qualified
@@ -42,6 +46,7 @@ def virtual_service_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
             *below("spec.hosts", _check_hosts(db, virtual_service)),
             *below("spec.exportTo", check_export_to(db, virtual_service.spec.export_to)),
             *_check_delegated(db, virtual_service),
+            *below("spec", _check_claims(db, virtual_service.spec)),
         ),
     )
 
@@ -63,6 +68,33 @@ def _check_gateways(db: Mesh, spec: VirtualService) -> Problems:
     for index, name in enumerate(spec.gateways):
         if name != MESH and not servers(db, gateway_key(name)):  # a Gateway has at least one server
             yield warning("gateway-not-found", f"[{index}]", f"Gateway {name} not found")
+
+
+def _check_claims(db: Mesh, spec: VirtualService) -> Problems:
+    """Yield a problem if a route depends on a JWT claim, and no RequestAuthentication applies to a gateway's workload.
+
+    Without a RequestAuthentication, no request has claims.
+    """
+    path = next(_claims(spec), None)
+    if path is None:
+        return
+    for name in spec.gateways:
+        gateway = GATEWAY.get(db, gateway_key(name)) if name != MESH else None
+        for namespace, labels in selected_anywhere(db, gateway.spec.selector, "") if gateway is not None else ():
+            if not policy_keys(db, REQUEST_AUTHENTICATION.id.name, PolicySubjectKey(namespace, labels)):
+                message = (
+                    f"no RequestAuthentication applies to the workloads of Gateway {name} in namespace {namespace}"
+                )
+                yield warning("claims-not-verified", path, message)
+                return
+
+
+def _claims(spec: VirtualService) -> Iterator[str]:
+    """Yield the paths of the matches that depend on a JWT claim."""
+    for r, rule in enumerate(spec.http):
+        for m, match in enumerate(rule.match):
+            for field, headers in (("headers", match.headers), ("withoutHeaders", match.without_headers)):
+                yield from (f"http[{r}].match[{m}].{field}[{name}]" for name in headers if is_claim(name))
 
 
 def _check_match_gateways(spec: VirtualService) -> Problems:

@@ -116,7 +116,17 @@ NONE_TO_ALL = (
     "{outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: ghost.a.svc.cluster.local, port: {number: 80}}}}"
 )
 ROOTS = "tls: {mode: SIMPLE, credentialName: 'configmap://roots'}"
+BY_CLAIM = '{match: [{headers: {"@request.auth.claims.sub": {exact: a}}}], route: [{destination: {host: api}}]}'
+OTHER_TCP = make(
+    "ServiceEntry", "other", "{hosts: [x.com], ports: [{number: 80, name: tcp, protocol: TCP}], resolution: DNS}", "b"
+)
 ROWS = [
+    Row(
+        "claims-not-verified",
+        "spec.http[0].match[0].headers[@request.auth.claims.sub]",
+        (gw(), vs(f"{{hosts: [x.com], gateways: [edge/gw], http: [{BY_CLAIM}]}}")),
+        (request("{selector: {matchLabels: {istio: ingress}}, jwtRules: [{issuer: a}]}", "edge"),),
+    ),
     Row("gateway-not-found", "spec.gateways[0]", (vs(ON_GATEWAY),), (gw(),)),
     Row(
         "gateway-not-bound",
@@ -481,6 +491,12 @@ ROWS = [
         "spec.hosts[0]",
         (entry("hosts: [x.com], resolution: DNS", "old", 2), entry("hosts: [x.com], resolution: NONE")),
         (entry("hosts: [x.com], resolution: DNS"),),
+    ),
+    Row(
+        "protocol-conflict",
+        "spec.ports[0].protocol",
+        (OTHER_TCP, entry("hosts: [y.com, x.com], resolution: DNS")),
+        (entry("hosts: [y.com], resolution: DNS"),),
     ),
     Row(
         "selector-without-workloads",

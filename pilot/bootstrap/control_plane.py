@@ -48,6 +48,7 @@ from pilot.debug.sources import Sources
 from pilot.derive import Node
 from pilot.envoy.plans.gateway_problems import ROUTERS
 from pilot.envoy.plans.patch_problems import ENVOY_FILTERS
+from pilot.envoy.plans.policy_problems import POLICIES_OF_PROXIES
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.ingest.batch import Batch, Clock, Commit, Timer
 from pilot.ingest.checking import Checking
@@ -162,7 +163,7 @@ class ControlPlane:
         self.problems = ProblemStore(self._reporter.on_problem, self.metrics.config_problems)
         self._health = HealthChecker(self.db, self.discovery, self.problems, self.metrics.health)
         self.nacks = NackRecorder(self.db, self.discovery, self._clock)
-        self._checking = Checking(self.db, self._clock, self.problems, (*CHECKS, ROUTERS, ENVOY_FILTERS))
+        self._checking = Checking(self.db, self._clock, self.problems, (*CHECKS, ROUTERS, ENVOY_FILTERS, POLICIES_OF_PROXIES))
         ingest = settings.ingest
         self._batch = Batch(
             self.db,

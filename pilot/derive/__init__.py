@@ -4,7 +4,7 @@ This package uses only the standard library.
 """
 
 from pilot.derive.collection import Collection
-from pilot.derive.derived import Derived, Gather, Lookup, derived, hub
+from pilot.derive.derived import Derived, Gather, Lookup, derived, derived_in_steps, hub
 from pilot.derive.graph import UNSET, CycleError, Database, Node, Paused
 from pilot.derive.table import Index, Table
 
@@ -21,5 +21,6 @@ __all__ = [
     "Paused",
     "Table",
     "derived",
+    "derived_in_steps",
     "hub",
 ]

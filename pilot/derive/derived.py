@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Generator, Hashable, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from pilot.derive.graph import UNSET, Database, Derivation, Node, Paused
@@ -26,6 +26,18 @@ class Derived(Derivation[P, T]):
 def derived(fn: Callable[Concatenate[D, P], T]) -> Derived[P, T]:
     """Declare `fn(db, *args)` as derived. Its value is shared by all readers and must not be modified."""
     return Derived(fn, hub=False)
+
+
+def derived_in_steps(fn: Callable[Concatenate[D, P], Generator[None, None, T]]) -> Derived[P, T]:
+    """Declare a generator function as derived. Its value is the one that it returns, and it can be interrupted wherever
+    it yields.
+
+    It should read what it needs before its first long loop. If it is interrupted while it reads another derived value,
+    it starts again.
+    """
+    declared: Derived[P, T] = Derived(fn, hub=False)
+    declared.has_steps = True
+    return declared
 
 
 def hub(fn: Callable[Concatenate[D, P], T]) -> Derived[P, T]:

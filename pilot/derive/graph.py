@@ -18,8 +18,8 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,11 +48,12 @@ class Derivation(Generic[P, T]):
     """A function whose calls are nodes. There is one node for each tuple of arguments.
 
     gathers: Whether `compute` refreshes the node's `gathered` items.
+    has_steps: Whether `compute` returns a generator, which can be interrupted where it yields.
     is_input: Whether `compute` reads no other node and cannot fail.
     picks_from: The derivation from whose value this derivation picks its values, or None.
     """
 
-    gathers = is_input = False
+    gathers = is_input = has_steps = False
     picks_from: Derivation[..., Any] | None = None
 
     def __init__(self, name: str, compute: Callable[..., T], hub: bool) -> None:
@@ -115,6 +116,14 @@ class Gathered:
         self.listed: tuple[Hashable, ...] | None = None
         self.dirty: dict[Node, None] = {}
         self.refreshed: dict[Node, None] = {}
+
+
+class _Suspended(NamedTuple):
+    """A derivation that was interrupted between two of its steps, what it has read, and the revision at that time."""
+
+    steps: Generator[None, None, Any]
+    reads: dict[Node, None]
+    revision: int
 
 
 class Node:
@@ -209,6 +218,7 @@ class Database:
         self._on_failure = on_failure
         self._nodes = _Nodes()
         self._reads: dict[Node, None] | None = None  # by the running derivation, in order
+        self._suspended: dict[Node, _Suspended] = {}
         self._orphans: list[Node] = []
         self._parked: OrderedDict[Node, None] = OrderedDict()  # a node precedes the nodes that it reads
         self._failed: dict[Node, Exception] | None = (
@@ -259,10 +269,16 @@ class Database:
         if fn.is_input:
             value = fn.compute(self, *node.args)
         else:
+            suspended = self._resumable(node) if self._suspended else None
             node.running = True
-            outer, self._reads = self._reads, {}
+            outer, self._reads = self._reads, {} if suspended is None else suspended.reads
             try:
-                value = fn.compute(self, *node.args) if node.gathered is None else fn.compute(self, node)
+                if fn.has_steps:
+                    value = self._run_steps(
+                        node, fn.compute(self, *node.args) if suspended is None else suspended.steps
+                    )
+                else:
+                    value = fn.compute(self, *node.args) if node.gathered is None else fn.compute(self, node)
             except Exception as raised:  # a bug is memoised like a value, and the last good value stays
                 value, error = UNSET, raised
             except Paused as paused:
@@ -288,6 +304,29 @@ class Database:
         ):
             node.value, node.error, node.changed_at = value, None, self.revision
         node.stale, node.verified_at = False, self.revision
+
+    def _run_steps(self, node: Node, steps: Generator[None, None, Any]) -> Any:
+        """Run the steps of a derivation and return its value. If it must pause, keep the remaining steps."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as stop:
+                return stop.value
+            if self.must_pause is not None and self.must_pause():
+                self._suspended[node] = _Suspended(steps, self._reads or {}, self.revision)
+                raise Paused
+
+    def _resumable(self, node: Node) -> _Suspended | None:
+        """Return the suspended steps of a node, or None if there are none or something that they have read has
+        changed."""
+        suspended = self._suspended.get(node)
+        for dep in suspended.reads if suspended is not None else ():
+            if dep.stale:
+                self.refresh(dep)
+        self._suspended.pop(node, None)
+        if suspended is not None and any(dep.changed_at > suspended.revision for dep in suspended.reads):
+            return None
+        return suspended
 
     def _link(self, node: Node, reads: dict[Node, None]) -> None:
         """Replace the inputs of the node with the nodes that it has read."""
@@ -323,10 +362,11 @@ class Database:
     @contextlib.contextmanager
     def pausing(self, must_pause: Callable[[], bool]) -> Iterator[None]:
         """Interrupt refreshes as soon as `must_pause` returns True: raise Paused after the next value that a derivation
-        reads has been refreshed.
+        reads has been refreshed, or between two of its steps.
 
-        The refreshed values remain up to date. If the same refresh is repeated, a gather continues with its next item.
-        Another derivation runs again from its beginning, but does not refresh these values again.
+        The refreshed values remain up to date. If the same refresh is repeated, a gather continues with its next item,
+        and a derivation with steps with its next step. Any other derivation runs again from its beginning, but does not
+        refresh these values again.
         """
         self.must_pause = must_pause
         try:
@@ -440,6 +480,7 @@ class Database:
             if node.readers or node.watchers or node in self._parked:
                 continue
             node.stale = True
+            self._suspended.pop(node, None)
             self._parked[node] = None
             for dep in node.inputs():
                 self.unread(dep, node)

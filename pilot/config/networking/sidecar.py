@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from typing import Literal
 
 from pilot.config.base import Strict, UInt32
@@ -13,7 +15,7 @@ CaptureMode = Literal["DEFAULT", "IPTABLES", "NONE"]
 OutboundMode = Literal["REGISTRY_ONLY", "ALLOW_ANY"]
 
 
-class Sidecar(Strict, frozen=True):
+class Sidecar(Strict, frozen=True, dict=True, gc=True):
     """Defines the ports that a sidecar accepts and the hosts that it can reach."""
 
     workload_selector: WorkloadSelector | None = None
@@ -21,6 +23,16 @@ class Sidecar(Strict, frozen=True):
     egress: tuple[IstioEgressListener, ...] = ()
     inbound_connection_pool: ConnectionPoolSettings | None = None
     outbound_traffic_policy: OutboundTrafficPolicy | None = None
+
+    @functools.cached_property
+    def inbound_pools(self) -> Mapping[int, ConnectionPoolSettings]:
+        """The connection pools of the ingress listeners that set one, by port. The first one for a port takes
+        precedence."""
+        return {
+            listener.port.number: listener.connection_pool
+            for listener in reversed(self.ingress)
+            if listener.port is not None and listener.connection_pool is not None
+        }
 
 
 class IstioIngressListener(Strict, frozen=True):

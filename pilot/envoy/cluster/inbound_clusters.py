@@ -139,14 +139,7 @@ def inbound_policy(
 
 def find_inbound_pool(sidecar: Sidecar | None, number: int) -> ConnectionPoolSettings | None:
     """Return the connection pool that a Sidecar sets for a port of the workload, or None if it sets none."""
-    if sidecar is None:
-        return None
-    pools = (
-        i.connection_pool
-        for i in sidecar.ingress
-        if i.port is not None and i.port.number == number and i.connection_pool is not None
-    )
-    return next(pools, sidecar.inbound_connection_pool)
+    return sidecar.inbound_pools.get(number, sidecar.inbound_connection_pool) if sidecar is not None else None
 
 
 def placeholder_service(declared_by: ObjectKey, port: Port) -> Service:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 from pilot.config.validation.traffic.envoy_filter import HTTP_MANAGER
 from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch
 from pilot.envoy.envoy_filter.patch_effects import Effects
 from pilot.envoy.envoy_filter.patch_filters import patch_network_filters
+from pilot.envoy.envoy_filter.patch_limit import Steps, limit_patches
 from pilot.envoy.envoy_filter.patch_list import change_list
 from pilot.envoy.envoy_filter.patch_match import matches_chain, matches_listener, matches_routes
 from pilot.envoy.envoy_filter.patch_merge import merge_packed, merge_socket, merge_value
@@ -19,9 +20,13 @@ from pilot.mesh.model.facets import PatchFacet
 _SOCKET = "transport_socket"
 
 
-def patch_listener(listener: Any, patches: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects) -> bool:
+def patch_listener(
+    listener: Any, patches: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects
+) -> Generator[None, None, bool]:
     """Patch a listener in place, from the outside inwards. Return False if a patch removes it."""
-    patch_inline_routes(listener, patches, facet, effects)
+    chains = len(listener.filter_chains) + 1
+    patches = limit_patches(patches, lambda patch: 1 if patch.apply_to.startswith("LISTENER") else chains, effects)
+    yield from patch_inline_routes(listener, patches, facet, effects)
     for patch in _of("LISTENER", patches, listener):
         if patch.operation == "REMOVE":
             effects.record_applied(patch)
@@ -30,7 +35,7 @@ def patch_listener(listener: Any, patches: Sequence[ParsedPatch], facet: PatchFa
             effects.record_applied(patch)
     for patch in _of("LISTENER_FILTER", patches, listener):
         _patch_listener_filters(listener.listener_filters, patch, effects)
-    _patch_chains(listener, patches, effects)
+    yield from _patch_chains(listener, patches, effects)
     return True
 
 
@@ -56,13 +61,15 @@ def _patch_listener_filters(filters: Any, patch: ParsedPatch, effects: Effects) 
 # -- filter chains -----------------------------------------------------------------------------------------------------
 
 
-def _patch_chains(listener: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
+def _patch_chains(listener: Any, patches: Sequence[ParsedPatch], effects: Effects) -> Steps:
     """Patch the filter chains of a listener. Chains that patches add are not patched."""
+    matching = [patch for patch in patches if matches_listener(patch, listener)]
     for index in range(len(listener.filter_chains) - 1, -1, -1):
-        if not _patch_chain(listener, listener.filter_chains[index], patches, effects):
+        if not _patch_chain(listener, listener.filter_chains[index], matching, effects):
             del listener.filter_chains[index]
+        yield
     if listener.HasField("default_filter_chain") and not _patch_chain(
-        listener, listener.default_filter_chain, patches, effects
+        listener, listener.default_filter_chain, matching, effects
     ):
         listener.ClearField("default_filter_chain")
     for patch in _of("FILTER_CHAIN", patches, listener):
@@ -72,16 +79,16 @@ def _patch_chains(listener: Any, patches: Sequence[ParsedPatch], effects: Effect
 
 
 def _patch_chain(listener: Any, chain: Any, patches: Sequence[ParsedPatch], effects: Effects) -> bool:
-    """Patch a filter chain in place. Return False if a patch removes it."""
-    for patch in _of("FILTER_CHAIN", patches, listener):
-        if patch.operation == "ADD" or not matches_chain(patch, listener, chain):
+    """Patch a filter chain in place. Return False if a patch removes it. All patches match the listener."""
+    for patch in patches:
+        if patch.apply_to != "FILTER_CHAIN" or patch.operation == "ADD" or not matches_chain(patch, listener, chain):
             continue
         if patch.operation == "REMOVE":
             effects.record_applied(patch)
             return False
         if _merge_chain(chain, patch, effects):
             effects.record_applied(patch)
-    patch_network_filters(listener, chain, [p for p in patches if matches_listener(p, listener)], effects)
+    patch_network_filters(listener, chain, patches, effects)
     return True
 
 
@@ -105,7 +112,7 @@ def _merge_chain(chain: Any, patch: ParsedPatch, effects: Effects) -> bool:
     return True
 
 
-def patch_inline_routes(listener: Any, patches: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects) -> None:
+def patch_inline_routes(listener: Any, patches: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects) -> Steps:
     """Patch the route configurations that a listener contains, in place."""
     route_patches = [
         patch for patch in patches if patch.apply_to in ("ROUTE_CONFIGURATION", "VIRTUAL_HOST", "HTTP_ROUTE")
@@ -120,7 +127,7 @@ def patch_inline_routes(listener: Any, patches: Sequence[ParsedPatch], facet: Pa
             if matches_routes(patch.match.route_configuration, manager.route_config.name, facet)
         ]
         if matching:
-            patch_routes(manager.route_config, matching, facet, effects)
+            yield from patch_routes(manager.route_config, matching, facet, effects)
             network_filter.typed_config.value = manager.SerializeToString(deterministic=True)
 
 

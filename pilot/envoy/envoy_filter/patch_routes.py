@@ -7,17 +7,18 @@ from typing import Any
 
 from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch
 from pilot.envoy.envoy_filter.patch_effects import Effects
+from pilot.envoy.envoy_filter.patch_limit import STEP, Steps
 from pilot.envoy.envoy_filter.patch_list import change_list
 from pilot.envoy.envoy_filter.patch_match import matches_host, matches_route, matches_routes, names_route
 from pilot.envoy.envoy_filter.patch_merge import merge_value
 from pilot.mesh.model.facets import PatchFacet
 
 
-def patch_routes(config: Any, patches: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects) -> None:
+def patch_routes(config: Any, patches: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects) -> Steps:
     """Patch a route configuration in place, from the outside inwards. Added virtual hosts are not patched."""
     matching = [patch for patch in patches if matches_routes(patch.match.route_configuration, config.name, facet)]
     patch_configuration(config, matching, effects)
-    patch_hosts(config.virtual_hosts, matching, effects)
+    yield from patch_hosts(config.virtual_hosts, matching, effects)
     add_hosts(config, matching, effects)
 
 
@@ -32,13 +33,17 @@ def patch_configuration(config: Any, patches: Sequence[ParsedPatch], effects: Ef
             effects.record_applied(patch)
 
 
-def patch_hosts(hosts: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
+def patch_hosts(hosts: Any, patches: Sequence[ParsedPatch], effects: Effects) -> Steps:
     """Patch virtual hosts in place, including their routes."""
     host_patches = [patch for patch in patches if patch.apply_to == "VIRTUAL_HOST"]
     route_patches = [patch for patch in patches if patch.apply_to == "HTTP_ROUTE"]
     for index in range(len(hosts) - 1, -1, -1):
-        if not _patch_host(hosts[index], host_patches, route_patches, effects):
+        if _patch_host(hosts[index], host_patches, effects):
+            matching = [patch for patch in route_patches if matches_host(patch, hosts[index])]
+            yield from _patch_host_routes(hosts[index], matching, effects)
+        else:
             del hosts[index]
+        yield
 
 
 def add_hosts(config: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
@@ -49,9 +54,9 @@ def add_hosts(config: Any, patches: Sequence[ParsedPatch], effects: Effects) -> 
             effects.record_applied(patch)
 
 
-def _patch_host(host: Any, hosts: Sequence[ParsedPatch], routes: Sequence[ParsedPatch], effects: Effects) -> bool:
-    """Patch a virtual host in place. Return False if a patch removes it."""
-    for patch in hosts:
+def _patch_host(host: Any, patches: Sequence[ParsedPatch], effects: Effects) -> bool:
+    """Patch a virtual host in place, but not its routes. Return False if a patch removes it."""
+    for patch in patches:
         if patch.operation == "ADD" or not matches_host(patch, host):
             continue
         if patch.operation == "REMOVE":
@@ -62,23 +67,29 @@ def _patch_host(host: Any, hosts: Sequence[ParsedPatch], routes: Sequence[Parsed
             effects.record_applied(patch)
         elif merge_value(host, patch.value, patch, effects):
             effects.record_applied(patch)
-    _patch_host_routes(host, [patch for patch in routes if matches_host(patch, host)], effects)
     return True
 
 
-def _patch_host_routes(host: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
+def _patch_host_routes(host: Any, patches: Sequence[ParsedPatch], effects: Effects) -> Steps:
     """Patch or remove the existing routes, and then add routes. Routes that patches add are not patched."""
-    for index in range(len(host.routes) - 1, -1, -1):
-        if not _patch_route(host.routes[index], patches, effects):
-            del host.routes[index]
-    for patch in patches:
+    changes = [patch for patch in patches if patch.merges or patch.operation == "REMOVE"]
+    for index in range(len(host.routes) - 1, -1, -1) if changes else ():
+        for first in range(0, len(changes), STEP):
+            if not _patch_route(host.routes[index], changes[first : first + STEP], effects):
+                del host.routes[index]
+                break
+            yield
+    for number, patch in enumerate(patches):
         if not patch.merges and patch.operation != "REMOVE":
             _add_route(host.routes, patch, effects)
+            if number % STEP == 0:
+                yield
 
 
 def _patch_route(route: Any, patches: Sequence[ParsedPatch], effects: Effects) -> bool:
+    """Patch a route in place. Return False if a patch removes it."""
     for patch in patches:
-        if not (patch.merges or patch.operation == "REMOVE") or not matches_route(patch, route):
+        if not matches_route(patch, route):
             continue
         if patch.operation == "REMOVE":
             effects.record_applied(patch)

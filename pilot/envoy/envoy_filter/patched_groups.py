@@ -7,13 +7,13 @@ each patched resource.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from google.protobuf import any_pb2
 from msgspec.structs import replace
 
-from pilot.derive import Derived, Gather, derived
+from pilot.derive import Derived, Gather, derived, derived_in_steps
 from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch, patch, patches
 from pilot.envoy.envoy_filter.patch_cluster import patch_cluster
 from pilot.envoy.envoy_filter.patch_effects import Effects, Misfit
@@ -148,8 +148,10 @@ def _original(db: Mesh, key: ResourceKey, items: PatchedGroupKey) -> Resource | 
     return group.get(key)
 
 
-@derived
-def patched_resource(db: Mesh, target: PatchTargetKey, items: PatchedGroupKey) -> PatchResult | None:
+@derived_in_steps
+def patched_resource(
+    db: Mesh, target: PatchTargetKey, items: PatchedGroupKey
+) -> Generator[None, None, PatchResult | None]:
     """Return the result of applying all patches of a target.
 
     `items` identifies the group that contains the resource.
@@ -160,9 +162,9 @@ def patched_resource(db: Mesh, target: PatchTargetKey, items: PatchedGroupKey) -
     parsed = [row for name in target.facet.patches if (row := patch(db, name)) is not None]
     effects = Effects()
     if items.type_url == ROUTE:
-        resource: Resource | None = patch_pieces(db, original, parsed, target.facet, effects)
+        resource: Resource | None = yield from patch_pieces(db, original, parsed, target.facet, effects)
     else:
-        resource = apply_patches(original, items.type_url, parsed, target.facet, effects)
+        resource = yield from apply_patches(original, items.type_url, parsed, target.facet, effects)
     return PatchResult(resource, tuple(effects.applied), tuple(effects.misfits))
 
 
@@ -193,7 +195,7 @@ def patched(db: Mesh, source: PatchedGroupKey, facet: PatchFacet) -> Mapping[Res
 
 # -- one resource ------------------------------------------------------------------------------------------------------
 
-_PATCHERS: Mapping[str, Callable[[Any, Sequence[ParsedPatch], PatchFacet, Effects], bool]] = {
+_PATCHERS: Mapping[str, Callable[[Any, Sequence[ParsedPatch], PatchFacet, Effects], Generator[None, None, bool]]] = {
     CLUSTER: patch_cluster,
     LISTENER: patch_listener,
 }
@@ -201,13 +203,14 @@ _PATCHERS: Mapping[str, Callable[[Any, Sequence[ParsedPatch], PatchFacet, Effect
 
 def apply_patches(
     original: Resource, type_url: str, patches: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects
-) -> Resource | None:
+) -> Generator[None, None, Resource | None]:
     """Return a patched copy of a cluster or listener.
 
     Return the original if no patch changes it, and None if a patch removes it.
     """
     message = unpack(any_pb2.Any.FromString(original.any))
-    if not _PATCHERS[type_url](message, patches, facet, effects):
+    exists = yield from _PATCHERS[type_url](message, patches, facet, effects)
+    if not exists:
         return None
     return as_resource(type_url, message) if effects.applied else original
 

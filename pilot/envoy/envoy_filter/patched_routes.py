@@ -6,14 +6,15 @@ that is neither patched nor edited keeps its bytes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NamedTuple
 
 from envoy.config.route.v3 import route_pb2
 
-from pilot.derive import derived
+from pilot.derive import derived_in_steps
 from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch, patch
 from pilot.envoy.envoy_filter.patch_effects import Effects, Misfit
+from pilot.envoy.envoy_filter.patch_limit import limit_patches
 from pilot.envoy.envoy_filter.patch_match import host_texts, matches_routes
 from pilot.envoy.envoy_filter.patch_routes import add_hosts, patch_configuration, patch_hosts, patch_routes
 from pilot.envoy.resource import Resource
@@ -50,7 +51,7 @@ class PatchedPiece(NamedTuple):
 
 def patch_pieces(
     db: Mesh, original: Resource, patches: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects
-) -> Resource:
+) -> Generator[None, None, Resource]:
     """Return a patched route configuration, or the original if no patch changes it. Not memoised."""
     matching = [patch for patch in patches if matches_routes(patch.match.route_configuration, original.name, facet)]
     first, *pieces = original.message_pieces
@@ -60,7 +61,7 @@ def patch_pieces(
     ):  # the order of virtual hosts matters
         for piece in pieces:
             head.MergeFromString(piece)
-        patch_routes(head, matching, facet, effects)
+        yield from patch_routes(head, limit_patches(matching, _counter(head.virtual_hosts), effects), facet, effects)
         return Resource.of(ROUTE, head) if effects.applied else original
     patch_configuration(head, matching, effects)
     host_patches = [
@@ -69,12 +70,12 @@ def patch_pieces(
         if patch.apply_to != "ROUTE_CONFIGURATION" and (patch.apply_to, patch.operation) != ("VIRTUAL_HOST", "ADD")
     ]
     for index in range(len(pieces) - 1, -1, -1):
-        applicable = _applicable_patches(pieces[index], host_patches)
+        applicable = _applicable_patches(pieces[index], host_patches) if pieces[index] else ()
         if applicable:
             patched = _patched_piece(db, RoutePiece(pieces[index]), tuple(patch.key for patch in applicable))
             effects.update(patched.applied, patched.misfits)
             pieces[index] = patched.data
-    patch_hosts(head.virtual_hosts, host_patches, effects)
+    yield from patch_hosts(head.virtual_hosts, host_patches, effects)
     added = route_pb2.RouteConfiguration()
     add_hosts(added, matching, effects)
     if not effects.applied:
@@ -99,10 +100,18 @@ def _applicable_patches(piece: bytes, patches: Sequence[ParsedPatch]) -> Sequenc
     return patches if renames else applicable
 
 
-@derived
-def _patched_piece(db: Mesh, piece: RoutePiece, patches: tuple[PatchKey, ...]) -> PatchedPiece:
+@derived_in_steps
+def _patched_piece(db: Mesh, piece: RoutePiece, patches: tuple[PatchKey, ...]) -> Generator[None, None, PatchedPiece]:
     """Return a piece after patching. Every configuration that contains the piece shares the result."""
     hosts, effects = route_pb2.RouteConfiguration.FromString(piece.data), Effects()
-    patch_hosts(hosts.virtual_hosts, [row for key in patches if (row := patch(db, key)) is not None], effects)
+    rows = [row for key in patches if (row := patch(db, key)) is not None]
+    limited = limit_patches(rows, _counter(hosts.virtual_hosts), effects)
+    yield from patch_hosts(hosts.virtual_hosts, limited, effects)
     data = hosts.SerializeToString(deterministic=True) if effects.applied else piece.data
     return PatchedPiece(data, tuple(effects.applied), tuple(effects.misfits))
+
+
+def _counter(hosts: Sequence[Any]) -> Callable[[ParsedPatch], int]:
+    """Return a function that returns the number of virtual hosts or routes to which a patch may apply."""
+    routes = sum(len(host.routes) for host in hosts)
+    return lambda patch: routes if patch.apply_to == "HTTP_ROUTE" else len(hosts)

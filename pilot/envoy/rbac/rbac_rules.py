@@ -17,6 +17,8 @@ ACTIONS: Mapping[Action, rbac_pb2.RBAC.Action] = {
     "AUDIT": rbac_pb2.RBAC.LOG,
     "CUSTOM": rbac_pb2.RBAC.DENY,  # used only for shadow rules, which select the requests for the authorizer
 }
+DENY_ALL = rbac_pb2.RBAC(action=rbac_pb2.RBAC.ALLOW)
+"""Allows only what matches one of its rules, and has no rules."""
 _SHADOW_PREFIXES = {"ALLOW": "istio_dry_run_allow_", "DENY": "istio_dry_run_deny_", "AUDIT": "", "CUSTOM": ""}
 
 

@@ -87,12 +87,13 @@ def request_authentication_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, 
 def _check_rules(db: Mesh, key: ObjectKey) -> Problems:
     """Yield a problem for each JWT rule whose keys are not used because the object's key sets are too large."""
     largest = db.settings.policies.largest_key_sets
-    for index in excess_rules(db, key):
-        yield warning(
-            "too-long",
-            f"jwtRules[{index}]",
-            f"the object's key sets exceed {largest} bytes (PILOT_JWKS_MAX_BYTES); the rule's tokens are rejected",
-        )
+    for _, index, is_omitted in excess_rules(db, (key,)):
+        if not is_omitted:  # a RequestAuthentication with too many rules is rejected
+            yield warning(
+                "too-long",
+                f"jwtRules[{index}]",
+                f"the object's key sets exceed {largest} bytes (PILOT_JWKS_MAX_BYTES); the rule's tokens are rejected",
+            )
 
 
 def check_attachment(db: Mesh, o: Object[Any]) -> Problems:

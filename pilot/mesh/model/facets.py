@@ -241,6 +241,7 @@ class ListeningFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True)
     - `tunnelled`: connections arrive in tunnels, so the peer's identity is in the filter state, not in a certificate.
     - `forwards_client`: the peer's identity is forwarded upstream.
     - `has_inference_pools`: the proxy's Gateway has routes to InferencePools.
+    - `denies`: everything is denied, because the policies are too large for the number of filter chains.
     """
 
     side: Literal["inbound", "outbound", "gateway", "waypoint"] = "outbound"
@@ -264,6 +265,7 @@ class ListeningFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True)
     tracing: TracingFacet = TracingFacet(default=False)
     unsupported_telemetry: frozenset[str] = frozenset()
     has_inference_pools: bool = False
+    denies: bool = False
 
 
 class OutboundListenersFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):

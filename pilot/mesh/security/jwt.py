@@ -5,6 +5,7 @@ https://istio.io/latest/docs/reference/config/security/request_authentication/
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -49,35 +50,48 @@ def token_rules(db: Mesh, policies: tuple[ObjectKey, ...]) -> tuple[TokenRule, .
     rejected.
     """
     root = mesh_config(db).root_namespace
-    rules = [(key, rule) for key, rule, _ in _limited_rules(db, policies, root)]
+    rules = [(key, rule) for key, _, rule, _ in _limited_rules(db, policies, root)]
     return tuple(rule for _, rule in sorted(rules, key=lambda item: (item[1].rule.issuer, item[0].namespace == root)))
 
 
 @derived
-def excess_rules(db: Mesh, policy: ObjectKey) -> tuple[int, ...]:
-    """Return the indexes of the rules of a RequestAuthentication that have no keys because its key sets are too
-    large."""
-    rules = _limited_rules(db, (policy,), mesh_config(db).root_namespace)
-    return tuple(index for index, (_, _, is_excess) in enumerate(rules) if is_excess)
+def excess_rules(db: Mesh, policies: tuple[ObjectKey, ...]) -> tuple[tuple[ObjectKey, int, bool], ...]:
+    """Return the rules of RequestAuthentications that exceed the limits if they apply together.
+
+    Each has its policy, its index and True if it is omitted. The others have no keys.
+    """
+    excess: list[tuple[ObjectKey, int, bool]] = []
+    limited: Counter[ObjectKey] = Counter()
+    for key, index, _, is_excess in _limited_rules(db, policies, mesh_config(db).root_namespace):
+        limited[key] += 1
+        if is_excess:
+            excess.append((key, index, False))
+    for key in policies:
+        row = REQUEST_AUTHENTICATION.get(db, key)
+        count = len(row.spec.jwt_rules) if row is not None else 0
+        excess += ((key, index, True) for index in range(limited[key], count))
+    return tuple(excess)
 
 
-def _limited_rules(db: Mesh, policies: tuple[ObjectKey, ...], root: str) -> Iterator[tuple[ObjectKey, TokenRule, bool]]:
-    """Yield the rules within the limits, each with its policy, and with True if it has no keys because the key sets are
-    too large.
+def _limited_rules(
+    db: Mesh, policies: tuple[ObjectKey, ...], root: str
+) -> Iterator[tuple[ObjectKey, int, TokenRule, bool]]:
+    """Yield the rules within the limits, each with its policy and index, and with True if it has no keys because the
+    key sets are too large.
 
     Policies in the root namespace take precedence, so that those in other namespaces cannot use up the limits.
     """
     count, size = 0, db.settings.policies.largest_key_sets
     for key in sorted(policies, key=lambda key: key.namespace != root):
         row = REQUEST_AUTHENTICATION.get(db, key)
-        for rule in row.spec.jwt_rules[: MOST_RULES - count] if row is not None else ():
+        for index, rule in enumerate(row.spec.jwt_rules[: MOST_RULES - count] if row is not None else ()):
             count += 1
             token_rule = _with_keys(db, rule)
             is_excess = len(token_rule.keys) > size
             if is_excess:
                 token_rule = TokenRule(rule)
             size -= len(token_rule.keys)
-            yield key, token_rule, is_excess
+            yield key, index, token_rule, is_excess
 
 
 def _with_keys(db: Mesh, rule: JWTRule) -> TokenRule:

@@ -11,6 +11,7 @@ the rule from it.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -41,7 +42,7 @@ EVERYBODY: tuple[str, Labels] = ("", frozenset())
 """Namespace and labels that represent the clients in all namespaces that have no rules of their own for a host."""
 
 
-class MergedRule(msgspec.Struct, frozen=True):
+class MergedRule(msgspec.Struct, frozen=True, dict=True):
     """The result of merging the rules for a host. It has the name of the first rule."""
 
     spec: DestinationRule
@@ -53,7 +54,11 @@ class MergedRule(msgspec.Struct, frozen=True):
 
     def subset(self, name: str) -> Subset | None:
         """Return the subset with a name, or None if there is none."""
-        return next((s for s in self.spec.subsets if s.name == name), None)
+        return self._subsets.get(name)
+
+    @functools.cached_property
+    def _subsets(self) -> Mapping[str, Subset]:
+        return {subset.name: subset for subset in reversed(self.spec.subsets)}
 
     def subset_names(self, ports: int) -> tuple[str, ...]:
         """Return the names of the subsets, at most `MAX_SUBSET_CLUSTERS` for all ports of a service together."""

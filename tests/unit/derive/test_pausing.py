@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 
 import pytest
 
-from pilot.derive import Gather, Node, Paused, derived
+from pilot.derive import Gather, Node, Paused, derived, derived_in_steps
 from testing.mesh.number_derivations import NumberDatabase, keys, numbers
 
 
@@ -36,6 +36,18 @@ def total(db: NumberDatabase) -> int:
 @derived
 def balance(db: NumberDatabase) -> tuple[int, tuple[int, int]]:
     return total(db), sums(db)
+
+
+@derived_in_steps
+def powers(db: NumberDatabase, key: str) -> Generator[None, None, list[int]]:
+    """Return the first 100 powers of a number, each in a step."""
+    number = double(db, key) or 1
+    result = [1]
+    for _ in range(100):
+        yield
+        db.ran.append(f"step {len(result)}")
+        result.append(result[-1] * number)
+    return result
 
 
 def every(count: int) -> Callable[[], bool]:
@@ -78,6 +90,34 @@ def test_derivation_with_many_reads_is_refreshed_in_slices() -> None:
     assert len(slices) >= 99
     assert max(slices) <= 41, "each slice runs only the values that it reads for the first time"
     assert db.runs - before <= 3100, "no value ran twice"
+
+
+def test_derivation_with_steps_is_resumed() -> None:
+    db = NumberDatabase(10)
+    node, slices = db.watch_later(powers, "n00003"), []
+    refresh_in_slices(db, node, slices, lambda: None)
+    assert node.value == [6**i for i in range(101)]
+    assert len(slices) >= 10
+    assert [text for text in db.ran if text.startswith("step")] == [f"step {i + 1}" for i in range(100)]
+
+
+def test_derivation_with_steps_starts_again_after_a_change() -> None:
+    db = NumberDatabase(10)
+    node, edits = db.watch_later(powers, "n00003"), iter([("n00004", 40), ("n00003", 5)])
+    refresh_in_slices(db, node, [], lambda: [db.set(*edit) for edit in [next(edits, None)] if edit] and None)
+    assert node.value == [10**i for i in range(101)]
+    db.set("n00003", 6)
+    db.refresh(node)
+    assert node.value == [12**i for i in range(101)]
+
+
+def test_abandoned_steps_are_freed() -> None:
+    db = NumberDatabase(10)
+    with db.pausing(every(50)), pytest.raises(Paused):
+        powers(db, "n00003")
+    db.collect()
+    assert not list(db.live_nodes())
+    assert powers(db, "n00003") == [6**i for i in range(101)]
 
 
 def test_value_that_reads_gathers_is_complete_after_pauses() -> None:

@@ -34,10 +34,6 @@ class EffectivePolicy(NamedTuple):
 NO_POLICY = EffectivePolicy()
 
 
-def _for_port(policy: TrafficPolicy, port: int) -> PortTrafficPolicy | None:
-    return next((p for p in policy.port_level_settings if p.port is not None and p.port.number == port), None)
-
-
 def _parts(policy: TrafficPolicy) -> EffectivePolicy:
     return EffectivePolicy(
         policy.connection_pool,
@@ -63,7 +59,7 @@ def effective_port_policy(
     """
     effective = NO_POLICY
     if policy is not None:
-        port_settings = _for_port(policy, port)
+        port_settings = policy.settings_by_port.get(port)
         effective = _port_parts(port_settings) if port_settings is not None else _parts(policy)
     if defaults is None:
         return effective
@@ -81,7 +77,7 @@ def effective_subset_policy(rule: EffectivePolicy, subset: TrafficPolicy | None,
     """
     if subset is None:
         return rule
-    port_settings = _for_port(subset, port)
+    port_settings = subset.settings_by_port.get(port)
     if port_settings is not None:
         return _port_parts(port_settings)._replace(proxy_protocol=rule.proxy_protocol, retry_budget=rule.retry_budget)
     parts = _parts(subset)

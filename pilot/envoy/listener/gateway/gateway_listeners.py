@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from envoy.config.core.v3 import base_pb2
+from msgspec.structs import replace
 
 from pilot.config.kinds.gateway_api import TLS_ROUTE
 from pilot.config.object import ObjectKey
@@ -30,6 +32,7 @@ from pilot.envoy.listener.gateway.gateway_chain_plan import (
     GatewayListenerKey,
     HttpsChain,
     PlainChain,
+    PlannedChain,
     SniChain,
     TcpChain,
     plan_chains,
@@ -39,6 +42,7 @@ from pilot.envoy.listener.gateway.gateway_managers import manager, tcp_route
 from pilot.envoy.listener.listener_address import listener_name, wildcards
 from pilot.envoy.listener.listener_options import listener_options
 from pilot.envoy.listener.manager_template import ManagerKey, rds_fields
+from pilot.envoy.listener.policy_copies import FREE_COPY_BYTES, limit_copies, policy_size
 from pilot.envoy.names import outbound_cluster
 from pilot.envoy.network_filter.tcp_filters import build_first_filters, build_tcp_filters
 from pilot.envoy.resource import Resource
@@ -142,6 +146,30 @@ def shadowed_servers(db: Mesh, selection: GatewaySelectionKey, facet: GatewayLis
     )
 
 
+@derived
+def denied_chains(
+    db: Mesh, selection: GatewaySelectionKey, facet: GatewayListenersFacet
+) -> Mapping[tuple[GatewayListenerKey, PlannedChain], ServerKey]:
+    """Return the chains that deny everything, because the gateway's policies are too large for the number of chains.
+
+    The limit applies to the Gateways of each namespace separately. The result maps each chain to its server.
+    """
+    if policy_size(db, facet.listening) <= FREE_COPY_BYTES:
+        return {}
+    chains: dict[str, dict[tuple[GatewayListenerKey, PlannedChain], ServerKey]] = {}
+    for listener, ports in _planned_listeners(db, selection, facet).items():
+        of_routes = {port.route: port.servers[0].key for port in ports}
+        for chain in _planned(db, listener, selection, facet).chains:
+            key = of_routes[chain.route] if isinstance(chain, PlainChain) else chain.server
+            chains.setdefault(key.gateway.namespace, {})[listener, chain] = key
+    return {
+        chain: keys[chain]
+        for keys in chains.values()
+        for chain, limited in limit_copies(db, facet.listening, keys, lambda _: 1)
+        if limited.denies
+    }
+
+
 # -- chains ------------------------------------------------------------------------------------------------------------
 
 
@@ -243,8 +271,14 @@ def _sds_provider(db: Mesh) -> SdsProvider | None:
 
 @derived
 def _chain(
-    db: Mesh, chain: GatewayChainKey, listener: GatewayListenerKey, _: GatewaySelectionKey, facet: GatewayListenersFacet
+    db: Mesh,
+    chain: GatewayChainKey,
+    listener: GatewayListenerKey,
+    selection: GatewaySelectionKey,
+    facet: GatewayListenersFacet,
 ) -> GatewayChain | None:
+    if (listener, chain) in denied_chains(db, selection, facet):
+        facet = replace(facet, listening=replace(facet.listening, denies=True))
     return filter_chain(db, chain, listener, facet)
 
 

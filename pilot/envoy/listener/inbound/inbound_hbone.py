@@ -13,12 +13,18 @@ from pilot.derive import derived
 from pilot.envoy import names
 from pilot.envoy.access_log.access_logs import build_listener_access_logs
 from pilot.envoy.listener.inbound.inbound_chain_keys import passthrough_key, port_keys
-from pilot.envoy.listener.inbound.inbound_listeners import ServerIdentityKey, inbound_chains, inspections
+from pilot.envoy.listener.inbound.inbound_listeners import (
+    ServerIdentityKey,
+    chain_count,
+    inbound_chains,
+    inspections,
+)
 from pilot.envoy.listener.listener_filters import ORIGINAL_DST, build_inspectors
 from pilot.envoy.listener.listener_head import ListenerHead, build_listener_head
 from pilot.envoy.listener.listener_options import listener_options
 from pilot.envoy.listener.listener_parts import ListenerParts, assemble
 from pilot.envoy.listener.manager_template import tracing_fields
+from pilot.envoy.listener.policy_copies import limit_copies
 from pilot.envoy.resource import Resource
 from pilot.lib.duration import Duration
 from pilot.mesh.model.facets import InboundFacet
@@ -37,7 +43,11 @@ def tunnelled_listeners(db: Mesh, inbound: InboundFacet) -> Mapping[str, Resourc
     )
     keys = [*(key for key in port_keys(db, inbound) if not key.binds_port), passthrough_key(db)]
     tunnelled = [replace(key, mode="DISABLE", tunnel_targets=inbound.ips) for key in keys]
-    chains = [chain for key in tunnelled for chain in inbound_chains(db, key, identity, listening)]
+    chains = [
+        chain
+        for key, limited in limit_copies(db, listening, tunnelled, chain_count)
+        for chain in inbound_chains(db, key, identity, limited)
+    ]
     head = ListenerHead(
         names.MAIN_INTERNAL,
         (),

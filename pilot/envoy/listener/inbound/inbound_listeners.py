@@ -7,7 +7,7 @@ workload.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 from envoy.config.core.v3 import base_pb2
@@ -26,6 +26,7 @@ from pilot.envoy.listener.listener_head import ListenerHead, build_listener_head
 from pilot.envoy.listener.listener_options import ListenerOptions, listener_defaults, listener_options
 from pilot.envoy.listener.listener_parts import ListenerParts, assemble
 from pilot.envoy.listener.manager_template import ManagerKey, manager_template_at, tracing_fields
+from pilot.envoy.listener.policy_copies import limit_copies
 from pilot.envoy.resource import Resource
 from pilot.envoy.route.inbound_routes import build_inbound_routes
 from pilot.envoy.transport_socket.downstream_tls import (
@@ -112,7 +113,23 @@ def black_hole_chain(db: Mesh, listening: ListeningFacet) -> InboundChain:
     return InboundChain(parts, port, Inspection())
 
 
+def chain_count(key: InboundChainsKey) -> int:
+    """Return the number of filter chains for a key."""
+    return len(key.matches(()))
+
+
 # -- listeners ---------------------------------------------------------------------------------------------------------
+
+
+def _limited_keys(db: Mesh, inbound: InboundFacet) -> Iterator[tuple[InboundChainsKey, ListeningFacet]]:
+    """Yield the keys of all chains with the facet to use for them, which limits the copies of policies."""
+    passthrough = passthrough_keys(db, inbound) if inbound.listening.interception != "NONE" else ()
+    return limit_copies(db, inbound.listening, (*passthrough, *port_keys(db, inbound)), chain_count)
+
+
+def denied_keys(db: Mesh, inbound: InboundFacet) -> list[InboundChainsKey]:
+    """Return the keys of the chains that deny everything, because the policies are too large. Not memoised."""
+    return [key for key, limited in _limited_keys(db, inbound) if limited.denies]
 
 
 @derived
@@ -122,14 +139,16 @@ def inbound_listeners(db: Mesh, inbound: InboundFacet) -> Mapping[str, Resource]
     options = listener_options(db, listening)
     captured: list[InboundChain] = []
     listeners: list[ListenerParts] = []
-    for key in port_keys(db, inbound):
-        chains = inbound_chains(db, key, identity, listening)
+    unnamed: list[InboundChain] = []
+    for key, limited in _limited_keys(db, inbound):
+        chains = inbound_chains(db, key, identity, limited)
         if key.binds_port:
             listeners.append(build_inbound_listener(key.name, key.bind, key.number, chains, options, ""))
+        elif key.passthrough:
+            unnamed += chains
         else:
             captured += chains
     if listening.interception != "NONE":
-        unnamed = [c for key in passthrough_keys(db, inbound) for c in inbound_chains(db, key, identity, listening)]
         everything = [black_hole_chain(db, listening), *unnamed, *captured]
         binds, port = wildcards(listening.ipv4, listening.ipv6), listener_defaults(db).inbound_port
         listeners.append(

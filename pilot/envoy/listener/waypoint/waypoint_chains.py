@@ -25,6 +25,7 @@ from pilot.envoy.listener.l4_rules import L4Client, can_match
 from pilot.envoy.listener.listener_options import listener_defaults, listener_options
 from pilot.envoy.listener.listener_parts import ChainParts
 from pilot.envoy.listener.manager_template import ManagerKey, inline_route_fields, manager_template
+from pilot.envoy.listener.policy_copies import limit_copies
 from pilot.envoy.names import HTTP, TCP
 from pilot.envoy.network_filter.set_filter_state import CONNECT_AUTHORITY, build_destination
 from pilot.envoy.network_filter.tcp_filters import build_tcp_filters
@@ -85,8 +86,8 @@ def service_chains(db: Mesh, ref: ServiceRef, key: ServingKey) -> ServiceChains 
     listening, ports = listening_for(db, key, service_target(row)), tuple(vip_ports(row))
     addresses = virtual_addresses(row, key.families, single=False)
     chains = (
-        _chain(db, row, port, protocol, key, listening, addresses)
-        for port, protocols in ports
+        _chain(db, row, port, protocol, key, limited, addresses)
+        for (port, protocols), limited in limit_copies(db, listening, ports, lambda port: len(port[1]))
         for protocol in protocols
     )
     served = (ServedPort(port.number, protocols, port.protocol.is_tls) for port, protocols in ports)

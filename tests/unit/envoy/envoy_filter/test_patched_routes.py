@@ -72,7 +72,7 @@ class PatchedMesh:
         source, facet = group.args
         (base,) = (resource for resource in source.fn(db, *source.args).values() if resource.name == "80")
         whole, effects = parse(base), Effects()
-        patch_routes(whole, patches(db, facet), facet, effects)
+        list(patch_routes(whole, patches(db, facet), facet, effects))
         return whole, effects
 
     def effects(self) -> tuple[set[object], set[object]]:

@@ -57,3 +57,51 @@ def test_small_patches_of_all_clusters_are_applied() -> None:
     )
     world.resources(node)
     assert not world.value(envoy_filter_problems, ObjectKey("tenant", "large"))
+
+
+def test_patches_of_many_routes_are_limited_and_reported() -> None:
+    world = World()
+    node = world.connect(proxy("sidecar", "a", "tenant", "10.0.0.1"))
+    patch = {
+        "applyTo": "HTTP_ROUTE",
+        "patch": {"operation": "MERGE", "value": {"metadata": {"filter_metadata": {"a": {"b": "c"}}}}},
+    }
+    routes = [
+        {"match": [{"uri": {"exact": f"/{n}"}}], "route": [{"destination": {"host": "a.example.com"}}]}
+        for n in range(2000)
+    ]
+    ports = [{"name": "http", "number": 80, "protocol": "HTTP"}]
+    world.apply_objects(
+        _object("ServiceEntry", "tenant", {"hosts": ["a.example.com"], "resolution": "DNS", "ports": ports}),
+        _object("VirtualService", "tenant", {"hosts": ["a.example.com"], "http": routes}),
+        _object("EnvoyFilter", "tenant", {"configPatches": [patch] * 1000}),
+    )
+    world.resources(node)
+    problems = world.value(envoy_filter_problems, ObjectKey("tenant", "large"))
+    assert [(p.code, p.path) for p in problems] == [
+        ("too-large", f"spec.configPatches[{n}].patch.value") for n in range(25, 1000)
+    ]
+    assert not world.failures
+
+
+def test_patches_of_many_filter_chains_are_limited_and_reported() -> None:
+    world = World()
+    node = world.connect(proxy("sidecar", "a", "tenant", "10.0.0.1"))
+    patch = {
+        "applyTo": "FILTER_CHAIN",
+        "match": {"context": "SIDECAR_INBOUND"},
+        "patch": {"operation": "MERGE", "value": {"metadata": {"filter_metadata": {"a": {"b": "c"}}}}},
+    }
+    ingress = [
+        {"port": {"number": 1000 + n, "name": f"p{n}", "protocol": "HTTP"}, "defaultEndpoint": "127.0.0.1:80"}
+        for n in range(500)
+    ]
+    world.apply_objects(
+        _object("Sidecar", "tenant", {"ingress": ingress}),
+        _object("EnvoyFilter", "tenant", {"configPatches": [patch] * 1000}),
+    )
+    world.resources(node)
+    problems = world.value(envoy_filter_problems, ObjectKey("tenant", "large"))
+    assert {p.code for p in problems} == {"too-large"}
+    assert len(problems) > 900
+    assert not world.failures

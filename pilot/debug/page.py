@@ -140,14 +140,14 @@ def encode(value: Any, query: Query) -> Answer:
     return Answer(200, "application/json", tuple(parts(value, pretty="pretty" in query)))
 
 
-def find_connection(sources: Sources, text: str) -> ConnectedProxy:
-    """Return the connection that `text` selects.
+def find_connection(sources: Sources, text: str, namespace: str = "") -> ConnectedProxy:
+    """Return the connection that `text` selects, among those of a namespace unless it is "".
 
     It is the ID of a connection or a proxy, the name of a Pod, or part of an ID. The first of these forms that matches
     a connection applies. If the same proxy has several connections, the latest is returned. Raise Refused if there is
     no match (404), or if several proxies match (409).
     """
-    connections = sources.fleet.connections()
+    connections = [c for c in sources.fleet.connections() if namespace in ("", c.proxy.namespace)]
     for matches in (
         [c for c in connections if text in (c.id, c.proxy.id)],
         [c for c in connections if text == c.proxy.id.removesuffix(f".{c.proxy.namespace}")],
@@ -173,8 +173,8 @@ def _ambiguous(text: str, connections: Sequence[ConnectedProxy]) -> str:
 
 
 def requested_connection(sources: Sources, query: Query) -> ConnectedProxy:
-    """Return the connection that the query's proxyID selects. Raise Refused as `find_connection` does."""
+    """Return the connection that the query's proxyID and namespace select. Raise Refused as `find_connection` does."""
     proxy_id = query.get("proxyID", "")
     if not proxy_id:
         raise Refused(400, NO_PROXY_ID)
-    return find_connection(sources, proxy_id)
+    return find_connection(sources, proxy_id, query.get("namespace", ""))

@@ -36,9 +36,13 @@ class AmbiguousProxyError(CommandError):
 
 
 class PageClient:
-    """Client for the debug pages of one control plane. `address` has any form that `parse_address` accepts."""
+    """Client for the debug pages of one control plane. `address` has any form that `parse_address` accepts.
 
-    def __init__(self, address: str) -> None:
+    A request that takes more than `seconds` fails.
+    """
+
+    def __init__(self, address: str, seconds: float = _TIMEOUT) -> None:
+        self._seconds = seconds
         try:
             self.address = parse_address(address, DEFAULT_PORT)
         except AddressError as error:
@@ -60,7 +64,7 @@ class PageClient:
             f"?{urllib.parse.urlencode(query, errors='surrogateescape')}" if query else ""
         )
         try:
-            response = send(url, seconds=_TIMEOUT)
+            response = send(url, seconds=self._seconds)
         except UnreachableError as error:
             raise CommandError(
                 f"cannot reach {self.address}: {error}; is pilot-discovery running there? (--address sets the address)"
@@ -78,8 +82,9 @@ class PageClient:
     def _refused(self, path: str, query: dict[str, str], response: HttpResponse) -> CommandError:
         text = response.text.strip()
         if response.status == 404 and text.startswith("Proxy not connected"):
+            in_namespace = f" in namespace {query['namespace']}" if query.get("namespace") else ""
             return UnknownProxyError(
-                f"no connected proxy matches {query['proxyID']!r} at {self.address}{self._connected()}"
+                f"no connected proxy{in_namespace} matches {query['proxyID']!r} at {self.address}{self._connected()}"
             )
         if response.status == 409:
             return AmbiguousProxyError(text)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 from rich.text import Text
 
+from pilot.cli.ctl.completions import complete_namespaces
 from pilot.cli.ctl.istio_codes import istio_code
 from pilot.cli.ctl.output import SEVERITY_STYLES, CommandResult, kind_of, name_of, place_of
 from pilot.lib.text import one_line
@@ -80,7 +81,13 @@ def reaches(finding: Finding, severity: str) -> bool:
 def with_selection(function: Function) -> Function:
     """Add the options that select findings to a command, and pass it a Selection as `selection`."""
 
-    @click.option("-n", "--namespace", metavar="NAMESPACE", help="only objects in this namespace")
+    @click.option(
+        "-n",
+        "--namespace",
+        metavar="NAMESPACE",
+        help="only objects in this namespace",
+        shell_complete=complete_namespaces,
+    )
     @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="objects in all namespaces (default)")
     @click.option(
         "-S",

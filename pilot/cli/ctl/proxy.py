@@ -10,7 +10,9 @@ import click
 
 from pilot.cli.ctl.client import CommandError, PageClient
 from pilot.cli.ctl.command import with_client
+from pilot.cli.ctl.completions import complete_namespaces, complete_proxies
 from pilot.cli.ctl.envoy import EnvoyDump, fetch_dump, read_dump
+from pilot.cli.ctl.envoy_admin import open_admin
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -18,13 +20,14 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class ProxyTarget(NamedTuple):
     """The target proxy of a command.
 
-    `name` is the name that the user specified for the proxy, or "" if only `envoy` identifies it. `envoy` is None if
-    only the control plane is queried.
+    `name` is the name that the user specified for the proxy, or "" if only `envoy` identifies it. If `namespace` is not
+    "", the proxy is in it. `envoy` is None if only the control plane is queried.
     """
 
     client: PageClient
     name: str
     envoy: EnvoyDump | None
+    namespace: str = ""
 
     def heading(self) -> str:
         """Return the line that names the proxy.
@@ -32,7 +35,7 @@ class ProxyTarget(NamedTuple):
         Raise CommandError if no proxy or several proxies have the name, or if the Envoy is another proxy's.
         """
         if self.envoy is None:
-            return describe_proxy(find_status(self.client, self.name))
+            return describe_proxy(find_status(self.client, self.name, self.namespace))
         proxy_id = self.envoy.proxy_id()
         if self.name and self.name not in proxy_id:
             raise wrong_envoy(proxy_id, self.name)
@@ -42,19 +45,42 @@ class ProxyTarget(NamedTuple):
         """Return the resources of a type from Envoy if it is available, or else from the control plane."""
         if self.envoy is not None:
             return self.envoy.resources(short_type)
-        configs: list[dict[str, Any]] = self.client.get("config_dump", proxyID=self.name, types=short_type).get(
-            "configs", []
-        )
+        query = {"proxyID": self.name, "types": short_type} | _in(self.namespace)
+        configs: list[dict[str, Any]] = self.client.get("config_dump", **query).get("configs", [])
         return configs
 
+    def with_envoy(self) -> ProxyTarget:
+        """Return the target with the configuration of its running Envoy. Raise CommandError if it is unreachable."""
+        if self.envoy is not None:
+            return self
+        with open_admin(find_client(self.client, self.name, self.namespace)) as admin:
+            return self._replace(envoy=fetch_dump(admin))
 
-def find_status(client: PageClient, name: str) -> dict[str, Any]:
+
+def _in(namespace: str) -> dict[str, str]:
+    return {"namespace": namespace} if namespace else {}
+
+
+def find_client(client: PageClient, name: str, namespace: str = "") -> dict[str, Any]:
+    """Return the connection and the node metadata of the proxy that a name selects.
+
+    Raise CommandError if no proxy or several proxies have the name.
+    """
+    return _first(client.get("adsz", proxyID=name, **_in(namespace)).get("clients"), name, namespace)
+
+
+def find_status(client: PageClient, name: str, namespace: str = "") -> dict[str, Any]:
     """Return the sync status of the proxy that a name selects.
 
     Raise CommandError if no proxy or several proxies have the name.
     """
-    status: dict[str, Any] = client.get("syncz", proxyID=name)[0]
-    return status
+    return _first(client.get("syncz", proxyID=name, **_in(namespace)), name, namespace)
+
+
+def _first(proxies: list[dict[str, Any]] | None, name: str, namespace: str) -> dict[str, Any]:
+    if not proxies:
+        raise CommandError(f"no connected proxy matches {name!r}{f' in namespace {namespace}' if namespace else ''}")
+    return proxies[0]
 
 
 def describe_proxy(status: dict[str, Any]) -> str:
@@ -80,6 +106,7 @@ def with_envoy(function: Function) -> Function:
         help="read the configuration from this Envoy admin address, such as http://127.0.0.1:15000",
     )
     @click.option(
+        "-f",
         "--file",
         "path",
         type=click.Path(exists=True, dir_okay=False, allow_dash=True),
@@ -93,16 +120,17 @@ def with_envoy(function: Function) -> Function:
 
 
 def with_proxy(function: Function) -> Function:
-    """Add PROXY, --envoy, --file and --address to a command, and pass it a ProxyTarget as the first argument."""
+    """Add PROXY, -n, --envoy, --file and --address to a command, and pass it a ProxyTarget as the first argument."""
 
-    @click.argument("proxy", required=False)
+    @click.argument("proxy", required=False, shell_complete=complete_proxies)
+    @click.option("-n", "--namespace", default="", help="namespace of PROXY", shell_complete=complete_namespaces)
     @with_envoy
     @with_client
     @functools.wraps(function)
-    def command(client: PageClient, proxy: str | None, envoy: EnvoyDump | None, **more: Any) -> Any:
+    def command(client: PageClient, proxy: str | None, namespace: str, envoy: EnvoyDump | None, **more: Any) -> Any:
         if envoy is None and not proxy:
             raise click.UsageError("specify PROXY, --envoy URL or --file FILE")
-        return function(ProxyTarget(client, proxy or "", envoy), **more)
+        return function(ProxyTarget(client, proxy or "", envoy, namespace), **more)
 
     return command  # type: ignore[return-value]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from pilot.debug.page import Later, Query, TextAnswer, find_connection, requested_connection
+from pilot.debug.page import Later, Query, TextAnswer, requested_connection
 from pilot.debug.slices import collect_all
 from pilot.debug.sources import ConnectedProxy, Sources, WatchedType
 from pilot.lib.clock import rfc3339
@@ -26,8 +26,7 @@ async def adsz(sources: Sources, query: Query) -> Any:
     """
     if query.get("push"):
         return TextAnswer(f"Pushed to {sources.fleet.push_all()} servers\n")
-    proxy_id = query.get("proxyID")
-    targets = [find_connection(sources, proxy_id)] if proxy_id else _sorted(sources)
+    targets = [requested_connection(sources, query)] if query.get("proxyID") else _sorted(sources)
     described = await collect_all(
         (_client(connection) | _described(sources, connection), _watched(connection)) for connection in targets
     )
@@ -44,8 +43,8 @@ async def syncz(sources: Sources, query: Query) -> Any:
 
     If the query contains `namespace`, include only proxies in it. If it contains proxyID, include only that proxy.
     """
-    namespace, proxy_id = query.get("namespace", ""), query.get("proxyID")
-    targets = [find_connection(sources, proxy_id)] if proxy_id else sources.fleet.connections()
+    namespace = query.get("namespace", "")
+    targets = [requested_connection(sources, query)] if query.get("proxyID") else sources.fleet.connections()
     shown = [c for c in targets if namespace in ("", c.proxy.namespace)]
     return await collect_all(
         _status(c) for c in sorted(shown, key=lambda c: (c.proxy.cluster_id, c.proxy.namespace, c.proxy.id, c.id))

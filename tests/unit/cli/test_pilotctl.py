@@ -42,6 +42,10 @@ SECRETS = [
 ]
 HEADING = "Proxy tea-1.shop in cluster Kubernetes"
 NOT_CONNECTED = "Proxy not connected to this Pilot instance. It may be connected to another instance.\n"
+NO_ENVOY = (
+    "Without the workload's certificate, which only Envoy and its agent have: cannot reach the Envoy of tea-1.shop: it is "
+    "on another machine, and it does not name its Pod; use --envoy URL"
+)
 TEA = "outbound|80||tea.shop.svc.cluster.local"
 ISTIO = "/apis/networking.istio.io/v1/namespaces"
 
@@ -271,6 +275,7 @@ class Pages(http.server.BaseHTTPRequestHandler):
             "syncz": SYNCZ[:1] if "proxyID" in query else [] if self.empty else SYNCZ,
             "config_dump": {"configs": DUMPS[query["types"]]} if "types" in query and not self.empty else {},
             "explain": EXPLANATION,
+            "adsz": {"clients": [{"connectionId": "tea-1.shop-3", "address": "10.0.0.9:1"}]},
             "problemz": [] if self.empty or query.get("namespace") == "calm" else PROBLEMS,
         }
         return self.respond(200, json.dumps(pages[page]).encode())
@@ -354,29 +359,72 @@ def test_proxy_status_without_proxies(run: Any, empty: str) -> None:
 
 
 def test_clusters(run: Any, address: str) -> None:
-    assert run(address, "proxy-config", "clusters", "tea") == (
-        f"{HEADING}\n"
-        "SERVICE                      PORT   SUBSET   DIRECTION   TYPE                                   DESTINATION RULE\n"
-        "-                            8080   -        inbound     ORIGINAL_DST\n"
-        "*.example.org                80     -        outbound    envoy.clusters.dynamic_forward_proxy\n"
-        "BlackHoleCluster             -      -        -           STATIC\n"
-        "api.example.com              443    -        outbound    STRICT_DNS\n"
-        "tea.shop.svc.cluster.local   80     -        outbound    EDS                                    tea.shop\n"
-        "tea.shop.svc.cluster.local   80     v1       outbound    EDS                                    tea.shop\n"
-    )
+    assert [line.split() for line in run(address, "proxy-config", "clusters", "tea").splitlines()[1:]] == [
+        ["SERVICE", "FQDN", "PORT", "SUBSET", "DIRECTION", "TYPE", "DESTINATION", "RULE", "NAME"],
+        ["-", "8080", "-", "inbound", "ORIGINAL_DST", "-", "inbound|8080||"],
+        [
+            "*.example.org",
+            "80",
+            "-",
+            "outbound",
+            "envoy.clusters.dynamic_forward_proxy",
+            "-",
+            "outbound|80||*.example.org",
+        ],
+        ["BlackHoleCluster", "-", "-", "-", "STATIC", "-", "BlackHoleCluster"],
+        ["api.example.com", "443", "-", "outbound", "STRICT_DNS", "-", "outbound|443||api.example.com"],
+        ["tea.shop.svc.cluster.local", "80", "-", "outbound", "EDS", "tea.shop", TEA],
+        ["tea.shop.svc.cluster.local", "80", "v1", "outbound", "EDS", "tea.shop", TEA.replace("||", "|v1|")],
+    ]
 
 
 def test_listeners(run: Any, address: str) -> None:
-    assert run(address, "pc", "listener", "tea") == (
-        f"{HEADING}\n"
-        "LISTENER          ADDRESS                 MATCH                                     DESTINATION\n"
-        "inbound           unix:///run/in          all                                       HTTP to inbound|8080||\n"
-        "inbound           unix:///run/in          address fd00::1                           envoy.filters.network.echo\n"
-        "0.0.0.0_80        0.0.0.0:80              transport raw_buffer; ALPN http/1.1,h2c   route 80\n"
-        "0.0.0.0_443       0.0.0.0:443, [::]:443   address 10.0.0.0/8; SNI a.example.com     tea.shop.svc.cluster.local:80 90, x 10\n"
-        "virtualOutbound   0.0.0.0:15001           port 15001                                BlackHoleCluster\n"
-        "virtualOutbound   0.0.0.0:15001           all                                       PassthroughCluster\n"
-    )
+    assert run(address, "pc", "listener", "tea").splitlines()[1:] == [
+        "ADDRESSES        PORT    MATCH                                     DESTINATION                              NAME",
+        "unix:///run/in   -       all                                       HTTP to inbound|8080||                   inbound",
+        "unix:///run/in   -       address fd00::1                           envoy.filters.network.echo               inbound",
+        "0.0.0.0          80      transport raw_buffer; ALPN http/1.1,h2c   route 80                                 0.0.0.0_80",
+        "0.0.0.0, ::      443     address 10.0.0.0/8; SNI a.example.com     tea.shop.svc.cluster.local:80 90, x 10   0.0.0.0_443",
+        "0.0.0.0          15001   port 15001                                BlackHoleCluster                         virtualOutbound",
+        "0.0.0.0          15001   all                                       PassthroughCluster                       virtualOutbound",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (("c", "--fqdn", "example"), ["outbound|80||*.example.org", "outbound|443||api.example.com"]),
+        (("clusters", "--fqdn", "Hole"), ["BlackHoleCluster"]),
+        (("clusters", "--port", "443"), ["outbound|443||api.example.com"]),
+        (("clusters", "--direction", "inbound"), ["inbound|8080||"]),
+        (("clusters", "--fqdn", "tea.shop", "--subset", "v"), [TEA.replace("||", "|v1|")]),
+        (("clusters", "--port", "81"), ["None of the 6 clusters matches."]),
+        (("l", "--port", "443"), ["0.0.0.0_443"]),
+        (("listeners", "--address", "::"), ["0.0.0.0_443"]),
+        (("listeners", "--name", "virtualOutbound"), ["virtualOutbound", "virtualOutbound"]),
+        (("ep", "--cluster", TEA, "--status", "unhealthy"), [TEA]),
+        (("endpoints", "--address", "10.0.0.1"), [TEA]),
+        (("endpoints", "--port", "8080"), [TEA, TEA]),
+        (("endpoints", "--cluster", "a"), ["a"]),
+    ],
+)
+def test_filters(run: Any, address: str, words: tuple[str, ...], names: list[str]) -> None:
+    lines = run(address, "proxy-config", *words, "tea").splitlines()[1:]
+    assert [line.split("  ")[-1].strip() for line in (lines[1:] if len(lines) > 1 else lines)] == names
+
+
+def test_filters_apply_to_json(run: Any, address: str) -> None:
+    clusters = json.loads(run(address, "pc", "clusters", "tea", "--port", "443", "-o", "json"))
+    assert [cluster["name"] for cluster in clusters] == ["outbound|443||api.example.com"]
+    (assignment,) = json.loads(run(address, "pc", "ep", "tea", "--address", "10.0.0.1", "-o", "json"))
+    assert [len(group["lbEndpoints"]) for group in assignment["endpoints"]] == [1]
+    (routes,) = json.loads(run(address, "pc", "routes", "tea", "--name", "80", "-o", "json"))
+    assert routes["name"] == "80"
+
+
+def test_address_filter_rejects_the_address_of_a_control_plane(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pc", "endpoints", "tea", "--address", "127.0.0.1:15014"]) == 2
+    assert "pilotctl --address 127.0.0.1:15014 proxy-config" in capsys.readouterr().err
 
 
 def test_routes(run: Any, address: str) -> None:
@@ -385,7 +433,7 @@ def test_routes(run: Any, address: str) -> None:
     host = ["80", "tea.shop.svc.cluster.local:80", "tea, tea.shop + 1 more"]
     tea = "tea.shop.svc.cluster.local:80"
     assert cells == [
-        ["ROUTE", "VIRTUAL HOST", "DOMAINS", "MATCH", "DESTINATION", "VIRTUAL SERVICE"],
+        ["NAME", "VHOST NAME", "DOMAINS", "MATCH", "DESTINATION", "VIRTUAL SERVICE"],
         [*host, "/* method=GET !x-user=~j.* x-any ?debug=^on", tea, "tea.shop"],
         [*host, "/old", "redirect https://new.example.com/new"],
         [*host, "~/[a-z]+", "direct response 503"],
@@ -425,29 +473,40 @@ def test_json_and_yaml(run: Any, address: str, words: tuple[str, ...], expected:
 
 
 def test_secrets(run: Any, address: str) -> None:
-    _, head, *rows = run(address, "proxy-config", "secret", "tea").splitlines()
+    _, note, head, *rows = run(address, "proxy-config", "secret", "tea").splitlines()
+    assert note == NO_ENVOY
     assert head.split("   ")[0] == "NAME"
     cells = [[cell.strip() for cell in re.split(r"\s{3,}", line)] for line in rows]
     serials = [f"{c.serial_number:x}" for c in (LEAF, ROOT.certificate)]
     not_before = (certificates.NOW - datetime.timedelta(minutes=2)).strftime("%Y-%m-%dT%H:%M:%SZ")
     assert cells == [
-        ["kubernetes://broken", "Cert Chain", "no", "-", "-", "-", "contains no certificate"],
+        ["kubernetes://broken", "Cert Chain", "ACTIVE", "no", "-", "-", "-", "contains no certificate"],
         [
             "kubernetes://tea",
             "Cert Chain",
-            cells[1][2],
+            "ACTIVE",
+            cells[1][3],
             serials[0],
             "2026-01-03T03:04:05Z",
             not_before,
             f"{certificates.IDENTITY},tea.example",
         ],
-        ["kubernetes://tea-cacert", "CA", cells[2][2], serials[1], "2026-04-12T03:04:05Z", not_before, "O=domain-0"],
+        [
+            "kubernetes://tea-cacert",
+            "CA",
+            "ACTIVE",
+            cells[2][3],
+            serials[1],
+            "2026-04-12T03:04:05Z",
+            not_before,
+            "O=domain-0",
+        ],
     ]
 
 
 @pytest.mark.parametrize(("days", "valid"), [(-1, "not yet"), (0, "yes"), (2, "no")])
 def test_certificate_validity(days: int, valid: str) -> None:
-    assert secrets.rows(SECRETS[1:2], certificates.NOW + days * certificates.DAY)[0][2] == valid
+    assert secrets.rows(SECRETS[1:2], certificates.NOW + days * certificates.DAY)[0][3] == valid
 
 
 def test_secrets_of_an_envoy(run: Any, address: str) -> None:
@@ -457,9 +516,7 @@ def test_secrets_of_an_envoy(run: Any, address: str) -> None:
 
 
 def test_missing_secrets(run: Any, fail: Any, empty: str) -> None:
-    assert run(empty, "proxy-config", "secrets", "tea").startswith(
-        f"{HEADING}\nNone. Only the agent and Envoy have a workload's certificate"
-    )
+    assert run(empty, "proxy-config", "secrets", "tea") == f"{HEADING}\n{NO_ENVOY}\nNone.\n"
     assert (
         run(empty, "proxy-config", "secrets", "--envoy", empty) == "An Envoy that does not report its node ID\nNone.\n"
     )

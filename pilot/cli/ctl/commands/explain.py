@@ -9,13 +9,14 @@ import click
 
 from pilot.cli.ctl.client import PageClient
 from pilot.cli.ctl.command import with_client, with_output
+from pilot.cli.ctl.completions import complete_proxies, complete_resources
 from pilot.cli.ctl.output import CommandResult, TextTable, kind_of, name_of, place_of
 from pilot.lib.xds_types import BY_SHORT_NAME
 
 
 @click.command()
-@click.argument("proxy")
-@click.argument("resource")
+@click.argument("proxy", shell_complete=complete_proxies)
+@click.argument("resource", shell_complete=complete_resources)
 @click.option(
     "-t",
     "--type",

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Collection, Iterator
+from contextlib import nullcontext
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
-from pilot.cli.ctl.client import CommandError
-from pilot.cli.ctl.command import with_output
-from pilot.cli.ctl.envoy import EnvoyDump, set_levels
+from pilot.cli.ctl.client import CommandError, PageClient
+from pilot.cli.ctl.command import with_client, with_output
+from pilot.cli.ctl.completions import complete_namespaces, complete_proxies, complete_resources
+from pilot.cli.ctl.envoy import set_levels
+from pilot.cli.ctl.envoy_admin import open_admin
 from pilot.cli.ctl.output import CommandResult, TextTable
-from pilot.cli.ctl.proxy import ProxyTarget, with_envoy, with_proxy
+from pilot.cli.ctl.proxy import ProxyTarget, find_client, with_proxy
 from pilot.cli.ctl.tables import clusters, endpoints, extensions, listeners, routes, secrets
+from pilot.cli.ctl.tables.filters import Filters
 
 # Resource type and table module of each subcommand
 KINDS: dict[str, tuple[str, ModuleType]] = {
@@ -33,21 +38,59 @@ SUMMARIES = {
     "ecds": "Show filters that are delivered separately over ECDS.",
 }
 NOTHING = "None."
-OWN_CERTIFICATE = (
-    "None. Only the agent and Envoy have a workload's certificate; use --envoy http://127.0.0.1:15000 to query Envoy."
-)
+ALIASES = {
+    "a": "all",
+    "b": "bootstrap",
+    "c": "clusters",
+    "ep": "endpoints",
+    "l": "listeners",
+    "o": "log",
+    "r": "routes",
+    "s": "secrets",
+}
+OPTIONS = {
+    "fqdn": click.option("--fqdn", default="", help="only clusters whose service name contains this text"),
+    "port": click.option("--port", type=int, default=0, help="only this port"),
+    "direction": click.option(
+        "--direction",
+        type=click.Choice(("inbound", "outbound")),
+        help="only clusters of this direction",
+    ),
+    "subset": click.option("--subset", default="", help="only clusters whose subset contains this text"),
+    "name": click.option(
+        "--name", default="", help="only the resource with this name", shell_complete=complete_resources
+    ),
+    "cluster": click.option(
+        "--cluster", default="", help="only endpoints of this cluster", shell_complete=complete_resources
+    ),
+    "address": click.option(
+        "--address",
+        "ip",
+        default="",
+        metavar="IP",
+        help="only this IP address; `pilotctl --address URL` sets the address of the control plane",
+    ),
+    "status": click.option("--status", default="", help="only endpoints with this health status"),
+}
 LEVELS = ("trace", "debug", "info", "warning", "error", "critical", "off")
 PROXY = "PROXY is POD.NAMESPACE or part of it."
+ENVOY = (
+    "Its Envoy is queried directly on this machine or, in a cluster, through kubectl port-forward. --envoy specifies "
+    "another admin address."
+)
+Function = TypeVar("Function", bound=Callable[..., Any])
+_NO_FILTER = Filters()._asdict()
 
 
-class _SingularAliasGroup(click.Group):
-    """A group that also accepts the singular of a command's name, as in istioctl."""
+class _AliasGroup(click.Group):
+    """A group that also accepts the singular and the short form of a command's name, as in istioctl."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return super().get_command(ctx, cmd_name) or super().get_command(ctx, f"{cmd_name}s")
+        name = ALIASES.get(cmd_name, cmd_name)
+        return super().get_command(ctx, name) or super().get_command(ctx, f"{name}s")
 
 
-@click.group(cls=_SingularAliasGroup)
+@click.group(cls=_AliasGroup)
 def proxy_config() -> None:
     """Show the configuration of a proxy: clusters, listeners, routes and more.
 
@@ -57,12 +100,63 @@ def proxy_config() -> None:
 
 def _add(name: str, short_type: str, table_module: ModuleType) -> None:
     @proxy_config.command(name, help=f"{SUMMARIES[name]}\n\n{PROXY}")
+    @_with_filters(table_module.FILTERS)
     @with_output
     @with_proxy
-    def command(target: ProxyTarget) -> CommandResult:
-        heading, resources = target.heading(), target.resources(short_type)
-        nothing = OWN_CERTIFICATE if table_module is secrets and target.envoy is None else NOTHING
-        return CommandResult(resources, [heading, *_table(resources, table_module, nothing)])
+    def command(target: ProxyTarget, filters: Filters) -> CommandResult:
+        heading, notes = target.heading(), list[str]()
+        if table_module is secrets:
+            target, notes = _with_own_secrets(target)
+        resources = target.resources(short_type)
+        selection = table_module.select(resources, filters) if any(filters) else resources
+        nothing = f"None of the {len(resources)} {name} matches." if resources else NOTHING
+        return CommandResult(selection, [heading, *notes, *_table(selection, table_module, nothing)])
+
+
+def _with_filters(names: Collection[str]) -> Callable[[Function], Function]:
+    """Add the options of filters to a command, and pass it Filters as `filters`.
+
+    As in istioctl, a filter may be called --address. It replaces the option for the address of the control plane.
+    """
+
+    def decorate(function: Function) -> Function:
+        @functools.wraps(function)
+        def command(**more: Any) -> Any:
+            values = {name: more.pop("ip" if name == "address" else name) or _NO_FILTER[name] for name in names}
+            if "address" in names:
+                more["address"] = None
+                _check_ip(values["address"])
+            return function(filters=Filters(**values), **more)
+
+        parameters: list[click.Parameter] = function.__click_params__  # type: ignore[attr-defined]
+        command.__click_params__ = [  # type: ignore[attr-defined]
+            parameter for parameter in parameters if parameter.name not in names
+        ]
+        for name in reversed(tuple(names)):
+            command = OPTIONS[name](command)
+        return command  # type: ignore[return-value]
+
+    return decorate
+
+
+def _check_ip(text: str) -> None:
+    """Raise UsageError if the value of the filter --address looks like the address of a control plane."""
+    if "://" in text or text.count(":") == 1:
+        raise click.UsageError(
+            f"--address {text!r} is not an IP address; to set the address of the control plane, specify it before the "
+            f"command: pilotctl --address {text} proxy-config …"
+        )
+
+
+def _with_own_secrets(target: ProxyTarget) -> tuple[ProxyTarget, list[str]]:
+    """Return the target with the secrets of its running Envoy, which also has the workload's certificate.
+
+    If Envoy is unreachable, return the target as it is and a note.
+    """
+    try:
+        return target.with_envoy(), []
+    except CommandError as error:
+        return target, [f"Without the workload's certificate, which only Envoy and its agent have: {error.message}"]
 
 
 for _name, (_short_type, _table_module) in KINDS.items():
@@ -78,20 +172,20 @@ def everything(target: ProxyTarget) -> CommandResult:
     return CommandResult(resources_by_kind, [heading, *_tables(resources_by_kind)])
 
 
-@proxy_config.command(help="Show the bootstrap configuration of an Envoy.")
+@proxy_config.command(help=f"Show the bootstrap configuration of a running Envoy.\n\n{PROXY} {ENVOY}")
 @with_output
-@with_envoy
-def bootstrap(envoy: EnvoyDump | None) -> CommandResult:
-    if envoy is None:
-        raise click.UsageError("the bootstrap is only available from Envoy: use --envoy URL or --file FILE")
-    config = envoy.bootstrap()
-    return CommandResult(config, _bootstrap(config))
+@with_proxy
+def bootstrap(target: ProxyTarget) -> CommandResult:
+    target = target.with_envoy()
+    assert target.envoy is not None  # with_envoy() has read it
+    config = target.envoy.bootstrap()
+    return CommandResult(config, [target.heading(), *_bootstrap(config)])
 
 
-@proxy_config.command()
-@click.option(
-    "--envoy", required=True, metavar="URL", help="admin address of the Envoy, such as http://127.0.0.1:15000"
-)
+@proxy_config.command(help=f"Show or change the log levels of a running Envoy.\n\n{PROXY} {ENVOY}")
+@click.argument("proxy", required=False, shell_complete=complete_proxies)
+@click.option("-n", "--namespace", default="", help="namespace of PROXY", shell_complete=complete_namespaces)
+@click.option("--envoy", metavar="URL", help="admin address of the Envoy, such as http://127.0.0.1:15000")
 @click.option(
     "--level",
     "levels",
@@ -99,10 +193,18 @@ def bootstrap(envoy: EnvoyDump | None) -> CommandResult:
     metavar="[LOGGER:]LEVEL",
     help=f"level to set, for one logger or all: {', '.join(LEVELS)}",
 )
-def log(envoy: str, levels: tuple[str, ...]) -> None:
-    """Show the log levels of an Envoy, or change them with --level."""
+@click.option("-r", "--reset", is_flag=True, help="set the level of all loggers to warning")
+@with_client
+def log(
+    client: PageClient, proxy: str | None, namespace: str, envoy: str | None, levels: tuple[str, ...], reset: bool
+) -> None:
     new_levels = dict(_level(part) for text in levels for part in text.split(","))
-    click.echo(set_levels(envoy, new_levels).rstrip())
+    if reset and new_levels:
+        raise click.UsageError("--level and --reset are mutually exclusive")
+    if not (proxy or envoy):
+        raise click.UsageError("specify PROXY or --envoy URL")
+    with nullcontext(envoy) if envoy else open_admin(find_client(client, proxy or "", namespace)) as admin:
+        click.echo(set_levels(admin, {"": "warning"} if reset else new_levels).rstrip())
 
 
 def _level(text: str) -> tuple[str, str]:

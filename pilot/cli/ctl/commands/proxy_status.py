@@ -15,6 +15,7 @@ from rich.text import Text
 
 from pilot.cli.ctl.client import CommandError, PageClient
 from pilot.cli.ctl.command import with_client, with_output
+from pilot.cli.ctl.completions import complete_namespaces, complete_proxies
 from pilot.cli.ctl.envoy import EnvoyDump
 from pilot.cli.ctl.output import CommandResult, Part, TextTable, watch
 from pilot.cli.ctl.proxy import ProxyTarget, describe_proxy, find_status, with_envoy, wrong_envoy
@@ -34,8 +35,14 @@ _CONTEXT_LINES = 7  # context lines around a difference
 
 
 @click.command()
-@click.argument("proxy", required=False)
-@click.option("-n", "--namespace", default="", help="only proxies in this namespace")
+@click.argument("proxy", required=False, shell_complete=complete_proxies)
+@click.option(
+    "-n",
+    "--namespace",
+    default="",
+    help="only proxies in this namespace",
+    shell_complete=complete_namespaces,
+)
 @click.option(
     "--state",
     "states",
@@ -94,8 +101,6 @@ class _Refreshed:
 def _status(client: PageClient, proxy: str | None, namespace: str, states: tuple[str, ...]) -> CommandResult:
     if proxy:
         statuses = client.get("syncz", proxyID=proxy, namespace=namespace)
-        if not statuses:
-            raise CommandError(f"{find_status(client, proxy)['proxy']} is not in the namespace {namespace!r}")
         return CommandResult(statuses, _details(statuses))
     proxies = client.get("syncz", namespace=namespace)
     if not proxies:

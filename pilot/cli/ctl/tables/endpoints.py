@@ -5,7 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from pilot.cli.ctl.tables.filters import Filters, socket_of
+
+FILTERS = ("address", "port", "cluster", "status")
 HEAD = ("ENDPOINT", "STATUS", "WEIGHT", "LOCALITY", "CLUSTER")
+
+
+def select(assignments: Iterable[dict[str, Any]], filters: Filters) -> list[dict[str, Any]]:
+    """Return the assignments of the clusters that the filters admit, with only the endpoints that they admit."""
+    selection = []
+    for assignment in assignments:
+        if filters.cluster not in ("", assignment["clusterName"]):
+            continue
+        groups = [
+            group | {"lbEndpoints": endpoints}
+            for group in assignment.get("endpoints", ())
+            if (endpoints := [one for one in group.get("lbEndpoints", ()) if _admits(filters, one)])
+        ]
+        if groups:
+            selection.append(assignment | {"endpoints": groups})
+    return selection
+
+
+def _admits(filters: Filters, endpoint: dict[str, Any]) -> bool:
+    host, port = socket_of(endpoint["endpoint"]["address"])
+    return (
+        filters.address in ("", host)
+        and filters.port in (0, port)
+        and filters.status.upper() in ("", _status(endpoint).upper())
+    )
 
 
 def rows(assignments: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
@@ -27,12 +55,10 @@ def rows(assignments: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
 def address(envoy_address: dict[str, Any]) -> str:
     """Return an address such as `10.0.0.1:80` or `[fd00::1]:80`, a Unix socket's path, or the name of an internal
     listener."""
-    if socket := envoy_address.get("socketAddress"):
-        host = socket.get("address", "")
-        return f"[{host}]:{socket.get('portValue', 0)}" if ":" in host else f"{host}:{socket.get('portValue', 0)}"
-    if pipe := envoy_address.get("pipe"):
-        return f"unix://{pipe.get('path', '')}"
-    return f"internal {envoy_address.get('envoyInternalAddress', {}).get('serverListenerName', '')}"
+    host, port = socket_of(envoy_address)
+    if "socketAddress" not in envoy_address:
+        return host
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _status(endpoint: dict[str, Any]) -> str:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from pilot.cli.ctl.tables.filters import Filters
+
 HEAD = ("NAME", "TYPE", "FAILURE POLICY")
+
+FILTERS = ("name",)
+
+
+def select(resources: Iterable[dict[str, Any]], filters: Filters) -> list[dict[str, Any]]:
+    """Return the resource with the name, or all of them."""
+    return [resource for resource in resources if filters.name in ("", resource.get("name", ""))]
 
 
 def rows(resources: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:

@@ -5,32 +5,45 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from pilot.cli.ctl.tables.endpoints import address
+from pilot.cli.ctl.tables.filters import Filters, socket_of
 from pilot.cli.ctl.tables.routes import short
 
-HEAD = ("LISTENER", "ADDRESS", "MATCH", "DESTINATION")
+FILTERS = ("address", "port", "name")
+HEAD = ("ADDRESSES", "PORT", "MATCH", "DESTINATION", "NAME")
+
+
+def select(listeners: Iterable[dict[str, Any]], filters: Filters) -> list[dict[str, Any]]:
+    """Return the listeners that the filters admit."""
+    return [
+        listener
+        for listener in listeners
+        if filters.name in ("", listener["name"])
+        and any(
+            filters.address in ("", host) and filters.port in (0, port)
+            for host, port in map(socket_of, _addresses(listener))
+        )
+    ]
 
 
 def rows(listeners: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
     """Return a row for each filter chain, sorted by port and address. A listener's default chain is its last."""
     table_rows: list[tuple[str, ...]] = []
     for listener in sorted(listeners, key=_order):
-        bound = ", ".join(
-            address(at)
-            for at in (
-                listener.get("address", {}),
-                *(more["address"] for more in listener.get("additionalAddresses", ())),
-            )
-        )
+        addresses = [socket_of(address) for address in _addresses(listener)]
+        bound, port = ", ".join(host for host, _ in addresses), str(addresses[0][1] or "-")
         chains = [
             *listener.get("filterChains", ()),
             *([listener["defaultFilterChain"]] if "defaultFilterChain" in listener else []),
         ]
         table_rows += [
-            (listener["name"], bound, _match(chain.get("filterChainMatch", {})), _destination(chain))
+            (bound, port, _match(chain.get("filterChainMatch", {})), _destination(chain), listener["name"])
             for chain in chains
         ]
     return table_rows
+
+
+def _addresses(listener: dict[str, Any]) -> list[dict[str, Any]]:
+    return [listener.get("address", {}), *(more["address"] for more in listener.get("additionalAddresses", ()))]
 
 
 def _order(listener: dict[str, Any]) -> tuple[int, str]:

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from pilot.cli.ctl.tables.filters import Filters
 from pilot.cli.ctl.tables.source import config_object
 from pilot.envoy.names import parse_cluster
 
-HEAD = ("ROUTE", "VIRTUAL HOST", "DOMAINS", "MATCH", "DESTINATION", "VIRTUAL SERVICE")
+FILTERS = ("name",)
+HEAD = ("NAME", "VHOST NAME", "DOMAINS", "MATCH", "DESTINATION", "VIRTUAL SERVICE")
 _SHOWN_DOMAINS = 2
 _VALUE_MATCHES = {"exact": "=", "prefix": "=^", "suffix": "=$", "contains": "=~", "safeRegex": "=~"}
+
+
+def select(configurations: Iterable[dict[str, Any]], filters: Filters) -> list[dict[str, Any]]:
+    """Return the route configuration with the name, or all of them."""
+    return [configuration for configuration in configurations if filters.name in ("", configuration["name"])]
 
 
 def rows(configurations: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:

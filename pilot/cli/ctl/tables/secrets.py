@@ -10,8 +10,17 @@ from typing import Any
 
 from cryptography import x509
 
-HEAD = ("NAME", "TYPE", "VALID", "SERIAL NUMBER", "NOT AFTER", "NOT BEFORE", "NAMES")
+from pilot.cli.ctl.tables.filters import Filters
+
+HEAD = ("NAME", "TYPE", "STATUS", "VALID CERT", "SERIAL NUMBER", "NOT AFTER", "NOT BEFORE", "IDENTITIES")
 FORM = "%Y-%m-%dT%H:%M:%SZ"
+
+FILTERS = ("name",)
+
+
+def select(resources: Iterable[dict[str, Any]], filters: Filters) -> list[dict[str, Any]]:
+    """Return the resource with the name, or all of them."""
+    return [resource for resource in resources if filters.name in ("", resource.get("name", ""))]
 
 
 def rows(secrets: Iterable[dict[str, Any]], now: datetime.datetime | None = None) -> list[tuple[str, ...]]:
@@ -21,6 +30,8 @@ def rows(secrets: Iterable[dict[str, Any]], now: datetime.datetime | None = None
 
 
 def _rows(secret: dict[str, Any], now: datetime.datetime) -> list[tuple[str, ...]]:
+    if secret.keys() <= {"name"}:
+        return [(secret.get("name", ""), "-", "WARMING", "no", "-", "-", "-", "Envoy has not received it")]
     name, kind, pem = secret.get("name", ""), "Cert Chain", secret.get("tlsCertificate", {}).get("certificateChain", {})
     if not pem:
         context = secret.get("validationContext") or secret.get("combinedValidationContext", {}).get(
@@ -30,8 +41,8 @@ def _rows(secret: dict[str, Any], now: datetime.datetime) -> list[tuple[str, ...
     try:
         certificates = x509.load_pem_x509_certificates(_content(pem))
     except (ValueError, binascii.Error):
-        return [(name, kind, "no", "-", "-", "-", "contains no certificate")]
-    return [(name, kind, *_cells(certificate, now)) for certificate in certificates]
+        return [(name, kind, "ACTIVE", "no", "-", "-", "-", "contains no certificate")]
+    return [(name, kind, "ACTIVE", *_cells(certificate, now)) for certificate in certificates]
 
 
 def _content(source: dict[str, Any]) -> bytes:

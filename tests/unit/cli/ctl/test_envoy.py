@@ -124,7 +124,7 @@ def test_all_prints_a_table_per_kind(run: Callable[..., str], dump_file: str) ->
 
 def test_bootstrap(run: Callable[..., str], dump_file: str) -> None:
     assert "MESH_ID" in run("proxy-config", "bootstrap", "--file", dump_file)
-    assert "only available from Envoy" in run("proxy-config", "bootstrap", status=2)
+    run("proxy-config", "bootstrap", status=2)
 
 
 @pytest.mark.parametrize(

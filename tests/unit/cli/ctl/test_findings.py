@@ -57,7 +57,7 @@ def listed(out: str) -> list[str]:
 
 @pytest.mark.parametrize(("command", "status"), [("problems", 0), ("analyze", 79)])
 def test_worst_findings_come_first_in_one_format(run: Run, command: str, status: int) -> None:
-    assert run(command, status=status).splitlines() == [
+    assert run(command, status=status).splitlines()[:5] == [
         *(LINES[name] for name in ("field", "gateway", "route", "port")),
         "1 error, 2 warnings, 1 for information.",
     ]

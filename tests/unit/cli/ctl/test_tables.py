@@ -42,7 +42,7 @@ def test_clusters_and_listeners_are_sorted() -> None:
         for name, n in addresses
     ]
     rows = listeners.rows([{**config, "filterChains": [{}]} for config in [*configs, {"name": "internal"}]])
-    assert [row[0] for row in rows] == ["d", "internal", "a", "b", "c"]
+    assert [row[-1] for row in rows] == ["d", "internal", "a", "b", "c"]
 
 
 def test_missing_prefix_length_is_zero() -> None:

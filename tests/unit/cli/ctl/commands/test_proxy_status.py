@@ -17,7 +17,6 @@ from pilot.lib.xds_types import BY_SHORT_NAME
 from tests.unit.cli.ctl.conftest import Run
 from tests.unit.cli.ctl.test_output import terminal
 
-
 CDS = BY_SHORT_NAME["cds"]
 SYNCED = {"sent": "b", "acked": "b"}
 STALE = {"sent": "b", "acked": "a", "sentTime": "12:00"}

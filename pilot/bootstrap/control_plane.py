@@ -50,6 +50,7 @@ from pilot.envoy.plans.gateway_problems import ROUTERS
 from pilot.envoy.plans.patch_problems import ENVOY_FILTERS
 from pilot.envoy.plans.policy_problems import POLICIES_OF_PROXIES
 from pilot.envoy.plans.proxy_plan import proxy_plan
+from pilot.ingest.address_memory import AddressMemory
 from pilot.ingest.batch import Batch, Clock, Commit, Timer
 from pilot.ingest.checking import Checking
 from pilot.ingest.cluster.watched_kinds import read_kinds
@@ -175,6 +176,7 @@ class ControlPlane:
         )
         self._count_internals(len({folder.cluster for folder in folders} - {settings.mesh.registry.cluster_id}))
         self._key_sets = make_key_sets(settings, self.db, self._batch, self.problems, self.metrics)
+        self._address_memory = AddressMemory(self.db, self._batch, ingest.state_dir)
         self._gateway_names = make_gateway_names(settings, self.db, self._batch, self.problems)
         self.ports: dict[str, HttpPort | GrpcPort | SecurePort] = {}
 
@@ -243,6 +245,7 @@ class ControlPlane:
         self._commit_listeners += [
             lambda commit: self._checking.reached(commit.hit),
             lambda commit: self._key_sets.reached(commit.hit),
+            lambda commit: self._address_memory.reached(commit.hit),
         ]
         if (gateway_names := self._gateway_names) is not None:
             self._commit_listeners.append(lambda commit: gateway_names.reached(commit.hit))
@@ -382,6 +385,7 @@ class ControlPlane:
             self._clock,
             on_mesh=(lambda: None) if self.settings.ingest.allow_invalid_mesh_config else refuse,
         )
+        yield Part("allocated addresses", self._address_memory.start, self._address_memory.stop)
         yield Part("the first load", first_load.start, self._config_sources.stop)
         yield Part("the issuers' key sets", self._key_sets.start, self._key_sets.stop)
         if self._gateway_names is not None:

@@ -67,8 +67,8 @@ class IngestSettings:
     )
     state_dir: str = setting(
         "",
-        "Directory for state that survives restarts: fetched key sets, and the last valid version of each "
-        "object that is currently invalid. If empty, this state is lost on restart.",
+        "Directory for state that survives restarts: fetched key sets, the addresses allocated to ServiceEntries, and "
+        "the last valid version of each object that is currently invalid. If empty, this state is lost on restart.",
         flag="stateDir",
         env="PILOT_STATE_DIR",
     )

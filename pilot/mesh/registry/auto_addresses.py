@@ -2,8 +2,9 @@
 
 https://istio.io/latest/docs/ops/configuration/traffic-management/dns-proxy/#address-auto-allocation
 
-Addresses in the status of a ServiceEntry are kept. If no controller writes the status, free addresses are allocated in
-ascending order to the ServiceEntries, oldest first, so that all replicas allocate the same addresses.
+Addresses in the status of a ServiceEntry are kept, and so are those that this process or its predecessor allocated to
+the same ServiceEntry and host. Free addresses are allocated in ascending order to the other ServiceEntries, oldest
+first, so that all replicas that start with the same configuration allocate the same addresses.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.networking.service_entry import ServiceEntry
 from pilot.config.object import Object, ObjectKey, age
 from pilot.derive import Gather, derived, hub
-from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.database import REMEMBERED, Mesh
 
 OPT_OUT = "networking.istio.io/enable-autoallocate-ip"
 
 # Fields: the entry's age, the hosts that need addresses, their addresses in its status, and its own addresses.
+HostAddresses = Mapping[tuple[ObjectKey, str], tuple[str, ...]]
+"""Addresses, keyed by ServiceEntry and host."""
 AddressRequest = tuple[tuple[str, str, str], tuple[str, ...], tuple[tuple[str, str], ...], tuple[str, ...]]
 
 
@@ -45,12 +48,13 @@ _requests: Gather[ObjectKey, [], AddressRequest] = Gather("address_requests", _e
 
 
 @hub
-def allocated_addresses(db: Mesh) -> Mapping[tuple[ObjectKey, str], tuple[str, ...]]:
+def allocated_addresses(db: Mesh) -> HostAddresses:
     """Return the allocated IPv4 and IPv6 addresses, keyed by ServiceEntry and host."""
     registry = db.settings.registry
     if not registry.ip_autoallocate:
         return {}
-    return allocate(_requests(db), registry.ip_autoallocate_ipv4, registry.ip_autoallocate_ipv6)
+    remembered = db.allocated_addresses.get(REMEMBERED) or {}
+    return allocate(_requests(db), remembered, registry.ip_autoallocate_ipv4, registry.ip_autoallocate_ipv6)
 
 
 @derived
@@ -73,11 +77,12 @@ def needs_addresses(entry: Object[ServiceEntry]) -> bool:
 
 
 def allocate(
-    requests: Mapping[ObjectKey, AddressRequest], *prefixes: str
+    requests: Mapping[ObjectKey, AddressRequest], remembered: HostAddresses, *prefixes: str
 ) -> dict[tuple[ObjectKey, str], tuple[str, ...]]:
     """Return the addresses, keyed by ServiceEntry and host.
 
-    They are the addresses in the status of the ServiceEntry or, if there are none, a free address from each prefix.
+    They are the addresses in the status of the ServiceEntry or, if there are none, the remembered ones or a free
+    address from each prefix. Addresses that are remembered for hosts that do not exist are used last.
     """
     allocated: dict[tuple[ObjectKey, str], tuple[str, ...]] = {}
     in_use: set[str] = set()
@@ -88,25 +93,54 @@ def allocate(
             if host in hosts and address not in in_use:  # if two entries claim an address, the older one keeps it
                 allocated[key, host] = (*allocated.get((key, host), ()), address)
                 in_use.add(address)
-    free = [_free(prefix, in_use) for prefix in prefixes]
-    for key, (_, hosts, _, _) in oldest_first:
-        for host in hosts:
-            if (key, host) not in allocated:
-                allocated[key, host] = tuple(address for pool in free if (address := next(pool, "")))
+    unassigned = [
+        (key, host) for key, (_, hosts, _, _) in oldest_first for host in hosts if (key, host) not in allocated
+    ]
+    for owner in unassigned if remembered else ():
+        addresses = remembered.get(owner, ())
+        if _are_from(addresses, prefixes) and in_use.isdisjoint(addresses):
+            allocated[owner] = addresses
+            in_use.update(addresses)
+    reserved = [address for owner, addresses in remembered.items() if owner not in allocated for address in addresses]
+    free = [_free(prefix, in_use, reserved) for prefix in prefixes]
+    for owner in unassigned:
+        if owner not in allocated:
+            allocated[owner] = tuple(address for pool in free if (address := next(pool, "")))
     return allocated
 
 
-def _free(prefix: str, in_use: Iterable[str]) -> Iterator[str]:
-    """Yield the free addresses in a prefix, without its first address."""
-    excluded = frozenset(in_use)
-    for number in range(1, ipaddress.ip_network(prefix).num_addresses):
+def _are_from(addresses: tuple[str, ...], prefixes: tuple[str, ...]) -> bool:
+    """Return whether there is one address from each prefix."""
+    return len(addresses) == len(prefixes) and all(map(_is_from, addresses, prefixes))
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _is_from(address: str, prefix: str) -> bool:
+    try:
+        return ipaddress.ip_address(address) in _network(prefix)
+    except ValueError:
+        return False
+
+
+def _free(prefix: str, in_use: Iterable[str], reserved: Iterable[str]) -> Iterator[str]:
+    """Yield the free addresses in a prefix, without its first address. Reserved addresses follow the others."""
+    unavailable = frozenset(in_use)
+    later = [a for a in dict.fromkeys(reserved) if a not in unavailable and _is_from(a, prefix)]
+    excluded = unavailable.union(later)
+    for number in range(1, _network(prefix).num_addresses):
         address = _address(prefix, number)
         if address not in excluded:
             yield address
+    yield from later
+
+
+@functools.lru_cache(maxsize=16)
+def _network(prefix: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    return ipaddress.ip_network(prefix)
 
 
 @functools.lru_cache(maxsize=1 << 16)
 def _address(prefix: str, number: int) -> str:
     """Return an address in a prefix. The result is cached, because each allocation skips all addresses in use."""
-    network = ipaddress.ip_network(prefix)
+    network = _network(prefix)
     return str(network.network_address + number)

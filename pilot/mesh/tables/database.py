@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from pilot.config.catalogue import CATALOGUE, Catalogue
+from pilot.config.object import ObjectKey
 from pilot.config.security.request_authentication import JwksKey
 from pilot.derive import Database, Node, Table
 from pilot.mesh.model.nack import Nack, NackKey
@@ -25,6 +26,8 @@ class AccountKey(NamedTuple):
 EVERY_ACCOUNT = AccountKey("", "", "")
 MESH_CONFIG, KEY_SETS, RESOLVED_HOSTS = "MeshConfig", "JsonWebKeySet", "ResolvedHost"
 """Names of the tables that are written by configuration sources."""
+ALLOCATED_ADDRESSES, REMEMBERED = "AllocatedAddresses", "remembered"
+"""The table of allocated addresses, and the key of its row."""
 
 
 class Mesh(Database):
@@ -61,6 +64,10 @@ class Mesh(Database):
         self.nacks: Table[NackKey, Nack] = Table(self, "Refusal", object=nacked_objects)
         # The addresses of the host names of network gateways, once resolved.
         self.resolved_hosts: Table[str, tuple[str, ...]] = Table(self, RESOLVED_HOSTS)
+        # The addresses that have been allocated to hosts of ServiceEntries, in one row, keyed by ServiceEntry and host.
+        self.allocated_addresses: Table[str, Mapping[tuple[ObjectKey, str], tuple[str, ...]]] = Table(
+            self, ALLOCATED_ADDRESSES
+        )
         # The roots of the mesh's own authorities, as a PEM bundle for each source. Empty if proxies receive no roots.
         self.authority_roots: Table[str, tuple[str, ...]] = Table(self, "AuthorityRoots")
 

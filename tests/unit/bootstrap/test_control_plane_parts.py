@@ -25,6 +25,7 @@ DEFAULT_PARTS = [
     "the watchdog of the event loop",
     "the HTTP port",
     "the monitoring port",
+    "allocated addresses",
     "the first load",
     "the issuers' key sets",
     "the host names of gateways",

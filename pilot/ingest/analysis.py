@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from pilot.config.mesh.mesh_networks import MeshNetworks
 from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.ingest.decode import Decoded, decode_document
 from pilot.ingest.files.documents import Document, SyntaxFault, read_documents, read_json
+from pilot.ingest.files.file_decoder import repeated_keys
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.ingest.namespace_filter import Edit, NamespaceFilter
 from pilot.mesh.analysis.check import Check
@@ -26,12 +28,19 @@ class ObjectPlace(NamedTuple):
     line_of: Callable[[str], int]
 
 
-class ReadObjects(NamedTuple):
-    """Objects read from files, as table edits, with the location of each object and the validation problems."""
+@dataclasses.dataclass
+class ReadObjects:
+    """Objects read from files, as table edits, with the location of each object and the validation problems.
 
-    edits: list[Edit]
-    places: dict[ObjectRef, ObjectPlace]
-    problems: list[Problem]
+    `count` is the number of objects in the files, valid or not, of which `ignored` belong to kinds that a mesh does not
+    use.
+    """
+
+    edits: list[Edit] = dataclasses.field(default_factory=list)
+    places: dict[ObjectRef, ObjectPlace] = dataclasses.field(default_factory=dict)
+    problems: list[Problem] = dataclasses.field(default_factory=list)
+    count: int = 0
+    ignored: int = 0
 
 
 def read_objects(texts: Mapping[str, bytes]) -> ReadObjects:
@@ -39,7 +48,7 @@ def read_objects(texts: Mapping[str, bytes]) -> ReadObjects:
 
     If several objects have the same key, the last one wins and a warning is reported.
     """
-    objects = ReadObjects([], {}, [])
+    objects = ReadObjects()
     for file, data in texts.items():
         try:
             documents = read_json(data) if file.endswith(".json") else read_documents(data, file)
@@ -53,7 +62,11 @@ def read_objects(texts: Mapping[str, bytes]) -> ReadObjects:
 
 def _add(objects: ReadObjects, file: str, document: Document) -> None:
     decoded: Decoded = decode_document(document.plain, file, document.line_of, strict=True)
+    objects.count += decoded.count
+    objects.ignored += decoded.ignored
     objects.problems.extend(decoded.problems)
+    subject = next((entry.object.ref for entry in decoded.entries), ObjectRef())
+    objects.problems.extend(repeated_keys(document, subject, file, strict=True))
     single = len(decoded.entries) == 1
     for entry in decoded.entries:
         ref, line = entry.object.ref, document.line_of("metadata.name")

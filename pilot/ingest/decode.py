@@ -21,6 +21,7 @@ from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef, Problem, Severity, below, error, warning
 from pilot.ingest import shape
 from pilot.lib.regex import one_budget
+from pilot.lib.suggestion import did_you_mean
 
 REVISION_LABEL = "istio.io/rev"
 MAX_PROBLEMS = 200
@@ -77,11 +78,17 @@ class Entry(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """The result of decoding a document. `refused` contains the rows of invalid objects that have a name."""
+    """The result of decoding a document.
+
+    `refused` contains the rows of invalid objects that have a name. `count` is the number of objects in the document,
+    of which `ignored` belong to kinds that a mesh does not use, or to other revisions.
+    """
 
     entries: tuple[Entry, ...] = ()
     problems: tuple[Problem, ...] = ()
     refused: tuple[Row, ...] = ()
+    count: int = 0
+    ignored: int = 0
 
 
 def nowhere(_: str) -> int:
@@ -106,8 +113,11 @@ def decode_document(
     entries: list[Entry] = []
     problems: list[Problem] = []
     refused: list[Row] = []
+    count = ignored = 0
     for prefix, item in _objects(plain, ""):
         entry, item_problems, row = _decode(item, origin, catalogue, strict)
+        count += 1
+        ignored += entry is None and row is None and not item_problems
         for problem in item_problems:
             whole = _join(prefix, problem.path)
             path = problem.path if problem.object.name else whole  # only the path tells unnamed list items apart
@@ -116,7 +126,7 @@ def decode_document(
             entries.append(entry)
         elif row is not None:
             refused.append(row)
-    return Decoded(tuple(entries), tuple(problems), tuple(refused))
+    return Decoded(tuple(entries), tuple(problems), tuple(refused), count, ignored)
 
 
 def _objects(plain: Any, prefix: str) -> Iterable[tuple[str, Any]]:
@@ -149,7 +159,7 @@ def _decode(
     plain: Any, origin: DocumentOrigin, catalogue: Catalogue, strict: bool
 ) -> tuple[Entry | None, list[Problem], Row | None]:
     """Return the entry of an object, or the problems and row of an invalid object. Return neither if it is ignored."""
-    kind = _identify(plain, catalogue)
+    kind = _identify(plain, catalogue, strict)
     return _decode_as(kind, plain, origin, strict) if isinstance(kind, BaseKind) else (None, kind, None)
 
 
@@ -209,7 +219,7 @@ def _decode_metadata(plain: Any) -> tuple[Metadata, list[Problem]]:
     return metadata, list(_check_metadata(metadata))
 
 
-def _identify(plain: Any, catalogue: Catalogue) -> AnyKind | list[Problem]:
+def _identify(plain: Any, catalogue: Catalogue, strict: bool) -> AnyKind | list[Problem]:
     """Return the kind of an object, or the problems if the kind is not supported."""
     if not isinstance(plain, dict):
         return [error("not-an-object", "", "expected an object with apiVersion, kind and metadata")]
@@ -225,13 +235,27 @@ def _identify(plain: Any, catalogue: Catalogue) -> AnyKind | list[Problem]:
     kind = catalogue.find(group_kind)
     if kind is None:
         subject = ObjectRef(group_kind, *_identity(plain.get("metadata")))
-        message = f"{version} {name} is not a supported kind and has no effect"
-        return _about(subject, [warning("unknown-kind", "kind", message)]) if is_mesh_group(group) else []
+        return _about(subject, _unknown_kind(group_kind, version, catalogue, strict))
     if number not in kind.versions:
         subject = ObjectRef(group_kind, *_identity(plain.get("metadata")))
         message = f"{group_kind} is supported in {', '.join(kind.versions)}, not {number}"
         return _about(subject, [error("unknown-version", "apiVersion", message)])
     return kind
+
+
+def _unknown_kind(group_kind: GroupKind, version: str, catalogue: Catalogue, strict: bool) -> Iterable[Problem]:
+    """Yield the problem of an unsupported kind. It is an error if `strict` is true and the kind is misspelt."""
+    group, name = group_kind
+    severity = Severity.ERROR if strict else Severity.WARNING
+    if is_mesh_group(group):
+        suggestion = did_you_mean(name, (kind.id.name for kind in catalogue if kind.id.group == group))
+        problem = warning(
+            "unknown-kind", "kind", f"{version} {name} is not a supported kind and has no effect{suggestion}"
+        )
+        yield msgspec.structs.replace(problem, severity=severity) if suggestion else problem
+    elif suggestion := did_you_mean(group, {k.id.group for k in catalogue if k.id.name == name and not k.is_built_in}):
+        message = f"{version} {name} is not a supported kind and has no effect{suggestion}"
+        yield msgspec.structs.replace(warning("unknown-kind", "apiVersion", message), severity=severity)
 
 
 def _identity(metadata: Any) -> tuple[str, str]:
@@ -282,8 +306,10 @@ def _check_fields(kind: AnyKind, plain: Mapping[str, Any], strict: bool) -> Iter
     spec = plain.get("spec")
     misplaced = [f"spec.{part}" for part in kind.parts if part in spec] if isinstance(spec, dict) else []
     unknown = [*(plain.keys() - _FIELDS), *misplaced]
-    for field in unknown[: shape.MAX_MISMATCHES]:
-        yield shape.unknown_field(str(field), strict or len(unknown) > shape.MAX_MISMATCHES)
+    for count, field in enumerate(unknown[: shape.MAX_MISMATCHES]):
+        problem = shape.unknown_field(str(field), strict or len(unknown) > shape.MAX_MISMATCHES)
+        names = (*_FIELDS, *kind.parts) if count < shape.MAX_SUGGESTIONS else ()
+        yield msgspec.structs.replace(problem, message=problem.message + did_you_mean(str(field), names))
 
 
 def _body(kind: AnyKind, plain: Mapping[str, Any]) -> Any:

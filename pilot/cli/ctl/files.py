@@ -4,29 +4,49 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable
+from typing import NoReturn
 
 from pilot.cli.ctl.client import CommandError
-from pilot.ingest.files.folder import is_configuration, is_hidden
+from pilot.ingest.files.folder import SUFFIXES, is_configuration, is_hidden
 
 STANDARD_INPUT = "-"
+_TEMPLATES = (".tmpl", ".tpl", ".gotmpl", ".j2", ".jinja")
 
 
 def read_files(paths: Iterable[str]) -> dict[str, bytes]:
     """Return the contents of files, keyed by name. All configuration files below a directory are included.
 
-    Raise CommandError if a file is unreadable.
+    Raise CommandError if a file or folder is unreadable, or if a directory contains no configuration files.
     """
     return {path: _read(path) for argument in paths for path in _below(argument)}
 
 
-def _below(path: str) -> Iterator[str]:
+def _below(path: str) -> list[str]:
     if not os.path.isdir(path):
-        yield path
-        return
-    for folder, folders, names in os.walk(path):
+        return [path]
+    files, others = [], Counter[str]()
+    for folder, folders, names in os.walk(path, onerror=_fail):
         folders[:] = sorted(name for name in folders if not is_hidden(name))
-        yield from (os.path.join(folder, name) for name in sorted(names) if is_configuration(name))
+        files += [os.path.join(folder, name) for name in sorted(names) if is_configuration(name)]
+        others.update(os.path.splitext(name)[1] for name in names if not is_configuration(name))
+    if not files:
+        raise CommandError(f"{path} contains no {', '.join(SUFFIXES)} files, so nothing was read{_describe(others)}")
+    return files
+
+
+def _describe(others: Counter[str]) -> str:
+    """Return a note about the files in a directory that are not read."""
+    if not others:
+        return "; it contains no files at all"
+    suffix, number = others.most_common(1)[0]
+    note = f"; it contains {number} {suffix or 'other'} file{'' if number == 1 else 's'}"
+    return f"{note}: render templates first, for example with `helm template`" if suffix in _TEMPLATES else note
+
+
+def _fail(error: OSError) -> NoReturn:
+    raise CommandError(f"cannot read {error.filename}: {error.strerror or error}") from error
 
 
 def _read(path: str) -> bytes:

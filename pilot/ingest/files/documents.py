@@ -89,17 +89,30 @@ def read_chunk(chunk: Chunk, allow_aliases: bool = True) -> list[Document]:
     try:
         builder = _Builder(data, lines, allow_aliases)
         return [document for document in builder.documents() if document.plain is not None]
+    except SyntaxFault as fault:
+        raise _with_hint(fault, data) from fault
     except yaml.MarkedYAMLError as fault:
         mark = fault.problem_mark or fault.context_mark
-        raise SyntaxFault(
-            " ".join(filter(None, (fault.context, fault.problem))), lines + mark.line + 1 if mark else 0
-        ) from fault
+        message = " ".join(filter(None, (fault.context, fault.problem)))
+        raise _with_hint(SyntaxFault(message, lines + mark.line + 1 if mark else 0), data) from fault
     except yaml.reader.ReaderError as fault:
         raise SyntaxFault(str(fault).partition("\n")[0], lines + data.count(b"\n", 0, fault.position) + 1) from fault
     except (yaml.YAMLError, UnicodeError) as fault:
         raise SyntaxFault(str(fault).partition("\n")[0]) from fault
     except RecursionError as fault:
         raise SyntaxFault("the document is nested too deeply") from fault
+
+
+def _with_hint(fault: SyntaxFault, data: bytes) -> SyntaxFault:
+    """Return the fault with its likely cause, if it is a common one."""
+    message = str(fault)
+    if b"{{" in data:
+        hint = "this looks like a Helm template: render it first, for example with `helm template`"
+    elif r"\t" in message or "tab character" in message:
+        hint = "YAML does not permit tabs for indentation: replace them by spaces"
+    else:
+        return fault
+    return SyntaxFault(f"{message}; {hint}", fault.line)
 
 
 def read_json(data: bytes) -> list[Document]:

@@ -12,7 +12,7 @@ from pilot.config.networking.virtual_service import HTTPRoute, StringMatch
 from pilot.config.object import ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef
 from pilot.ingest.cluster.watched_kinds import read_kinds
-from pilot.ingest.decode import OWN, DocumentOrigin, Entry, decode_document, decode_object
+from pilot.ingest.decode import OWN, Decoded, DocumentOrigin, Entry, decode_document, decode_object
 
 
 def decode_one(text: str, **options: Any) -> Entry:
@@ -205,7 +205,8 @@ def test_registry_objects_ignore_the_revision_label() -> None:
 
 @pytest.mark.parametrize("kind", ["ServiceAccount", "Deployment", "CustomResourceDefinition"])
 def test_unrelated_kinds_are_ignored(kind: str) -> None:
-    assert decode_document({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "a"}}) == ((), (), ())
+    decoded = decode_document({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "a"}})
+    assert decoded == Decoded(count=1, ignored=1)
 
 
 def test_all_problems_of_an_object_are_reported_together() -> None:

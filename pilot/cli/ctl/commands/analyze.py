@@ -7,16 +7,18 @@ from collections.abc import Iterable
 from typing import Any
 
 import click
-import yaml
+import msgspec
 
 from pilot.cli.ctl.client import CommandError, PageClient
 from pilot.cli.ctl.command import with_client
 from pilot.cli.ctl.files import read_files
 from pilot.cli.ctl.findings import SEVERITIES, Selection, reaches, with_selection
 from pilot.cli.ctl.output import FORMATS, show
-from pilot.config.problem import plain_problem
+from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.config.problem import Problem, plain_problem
 from pilot.ingest.analysis import analyze as find_problems
 from pilot.ingest.analysis import decode_mesh, read_objects
+from pilot.ingest.files.documents import SyntaxFault, read_document
 from pilot.mesh.analysis.listed import CHECKS
 from pilot.settings.parse import load
 
@@ -63,27 +65,53 @@ def analyze(
 
     FILES are files and directories of YAML and JSON; - is standard input. Without FILES, the configuration of a
     running control plane is checked. Each object is checked by itself and against the other objects, with the rules of
-    the control plane. The exit status is 79 if a problem reaches the failure threshold.
+    the control plane. The exit status is 79 if a problem reaches the failure threshold, and 1 if nothing was checked.
     """
-    reports = _of_files(files, mesh_config) if files else client.get("problemz")
+    reports, checked = _of_files(files, mesh_config, selection.namespace) if files else _of_control_plane(client)
     findings = selection.apply(reports)
     where = f" in namespace {selection.namespace}" if selection.namespace else ""
-    show(selection.show(findings, f"✔ No validation issues found{where}."), form)
+    result = selection.show(findings, f"✔ No validation issues found{where}.")
+    show(result._replace(parts=[*result.parts, checked]), form)
     if any(reaches(finding, threshold) for finding in findings):
         click.get_current_context().exit(FOUND)
 
 
-def _of_files(files: Iterable[str], mesh_config: str | None) -> list[dict[str, Any]]:
-    mesh, problems = decode_mesh(_plain(mesh_config))
-    file_problems = find_problems(read_objects(read_files(files)), mesh, load([], os.environ).settings.mesh, CHECKS)
-    return [plain_problem(p) for p in (*problems, *file_problems)]
+def _of_control_plane(client: PageClient) -> tuple[list[dict[str, Any]], str]:
+    """Return the problems in the configuration of a control plane, and the line that says what was checked."""
+    return client.get("problemz"), f"Checked the configuration of the control plane at {client.address}."
 
 
-def _plain(path: str | None) -> Any:
+def _of_files(files: Iterable[str], mesh_config: str | None, namespace: str | None) -> tuple[list[dict[str, Any]], str]:
+    """Return the problems in files, and the line that says what was checked. Raise CommandError if nothing was."""
+    texts = read_files(files)
+    mesh, problems = _mesh(mesh_config)
+    objects = read_objects(texts)
+    checked = objects.count - objects.ignored
+    contents = f"{_count(objects.count, 'object')} in {_count(len(texts), 'file')}"
+    if not (checked or objects.problems):
+        kinds = ", and none of a kind that a mesh uses" if objects.count else ""
+        raise CommandError(f"nothing was checked: there are {contents}{kinds}")
+    namespaces = {ref.namespace for ref in (*objects.places, *(p.object for p in objects.problems))}
+    if namespace is not None and namespace not in namespaces:
+        others = ", ".join(sorted(filter(None, namespaces))) or "none"
+        raise CommandError(f"no object is in the namespace {namespace!r}; namespaces of the objects: {others}")
+    file_problems = find_problems(objects, mesh, load([], os.environ).settings.mesh, CHECKS)
+    ignored = f"; {_count(objects.ignored, 'object')} of other kinds ignored" if objects.ignored else ""
+    line = f"Checked {_count(checked, 'object')} in {_count(len(texts), 'file')}{ignored}."
+    return [plain_problem(p) for p in (*problems, *file_problems)], line
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _mesh(path: str | None) -> tuple[MeshConfig, list[Problem]]:
+    """Return the mesh config in a file, or the default, and its problems. Raise CommandError if it is not YAML."""
     if path is None:
-        return None
+        return decode_mesh(None)
     try:
-        with open(path, encoding="utf-8") as file:
-            return yaml.safe_load(file)
-    except (OSError, UnicodeError, yaml.YAMLError) as error:
-        raise CommandError(f"cannot read {path}: {error}") from error
+        document = read_document(read_files([path])[path], path)
+    except SyntaxFault as fault:
+        raise CommandError(f"{path}:{fault.line}: {fault}") from fault
+    mesh, problems = decode_mesh(document.plain)
+    return mesh, [msgspec.structs.replace(p, file=path, line=document.line_of(p.path)) for p in problems]

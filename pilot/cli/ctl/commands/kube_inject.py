@@ -75,8 +75,11 @@ def kube_inject(filename: str, output: str | None, **sources: Any) -> None:
         yaml.dump(document, Dumper=_DUMPER, sort_keys=True, allow_unicode=True, width=2**20) for document in injected
     )
     if output:
-        with open(output, "w", encoding="utf-8") as file:
-            file.write(text)
+        try:
+            with open(output, "w", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            raise CommandError(f"cannot write {output}: {error.strerror or error}") from error
     else:
         write(text.rstrip("\n"))
 

@@ -41,6 +41,7 @@ def test_cross_object_problem_has_file_and_line(run: Run) -> None:
     assert out == (
         "Warning [IST0101 subset-not-found] (VirtualService shop/tea ./b.yaml:10) spec.http[0].route[0].destination.subset: "
         "no DestinationRule for tea.shop.svc.cluster.local defines the subset gone\n1 warning.\n"
+        "Checked 2 objects in 2 files.\n"
     )
     run("analyze", ".", "--failure-threshold", "warning", status=79)
 
@@ -56,9 +57,9 @@ def test_json_output(run: Run) -> None:
 
 
 def test_other_namespaces_are_excluded(run: Run) -> None:
-    assert (
-        run("analyze", ".", "-n", "calm", a=SERVICE, b=ROUTE, status=0)[0]
-        == "✔ No validation issues found in namespace calm.\n"
+    calm = SERVICE.replace("namespace: shop", "namespace: calm")
+    assert run("analyze", ".", "-n", "calm", a=SERVICE, b=ROUTE, c=calm, status=0)[0] == (
+        "✔ No validation issues found in namespace calm.\nChecked 3 objects in 3 files.\n"
     )
 
 
@@ -80,7 +81,9 @@ def test_mesh_config_file_is_validated(run: Run) -> None:
 
 def test_running_control_plane_is_analyzed_without_files(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PageClient, "get", lambda *_, **__: [{"severity": "error", "code": "bad", "message": "a\nb"}])
-    assert run("analyze", status=79)[0] == "Error [bad] a\\nb\n1 error.\n"
+    assert run("analyze", status=79)[0] == (
+        "Error [bad] a\\nb\n1 error.\nChecked the configuration of the control plane at http://127.0.0.1:15014.\n"
+    )
 
 
 def test_missing_file_is_reported(run: Run) -> None:
@@ -88,9 +91,7 @@ def test_missing_file_is_reported(run: Run) -> None:
 
 
 def test_validate_reports_each_file(run: Run) -> None:
-    out, err = run(
-        "validate", "-f", ".", a=SERVICE, b=BROKEN, c=ROUTE.replace("VirtualService", "VirtualServices"), status=1
-    )
+    out, err = run("validate", "-f", ".", a=SERVICE, b=BROKEN, c=ROUTE.replace("VirtualService", "Extension"), status=1)
     assert '"./a.yaml" is valid' in out
     assert '"./c.yaml" has warnings:' in out
     assert err.startswith(

@@ -1,0 +1,26 @@
+"""Suggestions for misspelt words."""
+
+from __future__ import annotations
+
+import pytest
+
+from pilot.lib.suggestion import LONGEST, closest, did_you_mean
+
+NAMES = ("http", "tls", "hosts", "VirtualService")
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [("htttp", "http"), ("HTTP", "http"), ("virtualservices", "VirtualService"), ("gateways", ""), ("h" * 100, "")],
+)
+def test_most_similar_name_is_suggested(word: str, name: str) -> None:
+    assert closest(word, NAMES) == name
+
+
+def test_long_words_are_not_compared() -> None:
+    assert closest("a" * (LONGEST + 1), ["a" * (LONGEST + 2)]) == ""
+
+
+def test_suggestion_is_a_question() -> None:
+    assert did_you_mean("hots", NAMES, "--") == "; did you mean --hosts?"
+    assert did_you_mean("x", NAMES) == ""

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
 from pilot.config.kinds.kubernetes import SERVICE
+from pilot.config.kubernetes import service as kubernetes_service
 from pilot.config.mesh.mesh_config import ServiceScopeConfigs
 from pilot.config.object import RegistryKey
 from pilot.derive import derived, hub
+from pilot.lib.addresses import is_ip, is_ipv4
 from pilot.mesh.ambient.attachments import service_attachment
 from pilot.mesh.ambient.waypoints import waypoint
-from pilot.mesh.model.address import AddressPort, LoadBalancing, NetworkAddress, ServiceAddress, WeightedWaypoint
+from pilot.mesh.model.address import (
+    AddressPort,
+    IPFamilies,
+    LoadBalancing,
+    NetworkAddress,
+    ServiceAddress,
+    WeightedWaypoint,
+)
 from pilot.mesh.model.service import Port, Resolution, Service, ServiceRef
 from pilot.mesh.model.visibility import NAMESPACE_NAME_LABEL, entry_visibility, selects
 from pilot.mesh.registry.networks import cluster_network
@@ -29,7 +38,11 @@ _SCOPES = {
     "PreferSameNode": ("NETWORK", "REGION", "ZONE", "SUBZONE", "NODE"),
 }
 _PASSTHROUGH = LoadBalancing("PASSTHROUGH", all_healths=True)
-_FAMILIES = {("IPv4",): "IPV4_ONLY", ("IPv6",): "IPV6_ONLY"}
+_FAMILIES: Mapping[frozenset[str], IPFamilies] = {
+    frozenset(("IPv4",)): "IPV4_ONLY",
+    frozenset(("IPv6",)): "IPV6_ONLY",
+    frozenset(("IPv4", "IPv6")): "DUAL",
+}
 
 
 @derived
@@ -65,7 +78,6 @@ def _of_cluster(db: Mesh, key: RegistryKey) -> ServiceAddress | None:
     if row is None or declared is None or declared.resolution is Resolution.ALIAS:
         return None
     network = cluster_network(db, key.cluster)
-    families = row.spec.ip_families
     return ServiceAddress(
         name=row.name,
         namespace=row.namespace,
@@ -73,9 +85,18 @@ def _of_cluster(db: Mesh, key: RegistryKey) -> ServiceAddress | None:
         addresses=tuple(NetworkAddress(network, ip) for ip in declared.addresses_in(key.cluster)),
         ports=tuple(map(_port, declared.ports)),
         balancing=_balancing(declared),
-        families="DUAL" if len(families) == 2 else _FAMILIES.get(families, "AUTOMATIC"),  # type: ignore[arg-type]
+        families=_families(row.spec),
         canonical=True,
     )
+
+
+def _families(spec: kubernetes_service.Service) -> IPFamilies:
+    """Return the IP families of a Service. In files, the API server's default may be missing, which follows from the
+    addresses."""
+    addresses = spec.cluster_ips or (spec.cluster_ip,)
+    from_addresses = {"IPv4" if is_ipv4(a) else "IPv6" for a in addresses if is_ip(a)}
+    families = frozenset(spec.ip_families or from_addresses)
+    return _FAMILIES.get(families, "AUTOMATIC")
 
 
 def _of_entry(db: Mesh, ref: ServiceRef) -> ServiceAddress | None:

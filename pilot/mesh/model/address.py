@@ -21,6 +21,8 @@ _GROUPS = {
     "EndpointSlice": "discovery.k8s.io",
 }
 
+IPFamilies = Literal["AUTOMATIC", "IPV4_ONLY", "IPV6_ONLY", "DUAL"]
+
 
 class AddressKey(NamedTuple):
     """Key of an address resource.
@@ -125,7 +127,7 @@ class ServiceAddress(msgspec.Struct, frozen=True, kw_only=True):
     waypoint: WaypointAddress | None = None
     weighted: tuple[WeightedWaypoint, ...] = ()
     balancing: LoadBalancing | None = None
-    families: Literal["AUTOMATIC", "IPV4_ONLY", "IPV6_ONLY", "DUAL"] = "AUTOMATIC"
+    families: IPFamilies = "AUTOMATIC"
     canonical: bool = False
     ingress: bool = False
     private: bool = False

@@ -321,6 +321,23 @@ def test_service_fields() -> None:
     assert (service.ip_families, service.canonical) == (workload_pb2.DUAL, True)
 
 
+@pytest.mark.parametrize(
+    ("spec", "families"),
+    [
+        ("clusterIP: 10.96.0.1", "IPV4_ONLY"),
+        ("clusterIP: 'fd00::1'", "IPV6_ONLY"),
+        ("clusterIP: 10.96.0.1, clusterIPs: [10.96.0.1, 'fd00::1']", "DUAL"),
+        ("clusterIP: None", "AUTOMATIC"),
+        ("clusterIP: None, ipFamilies: [IPv6]", "IPV6_ONLY"),
+        ("clusterIP: None, ipFamilies: [IPv6, IPv4]", "DUAL"),
+        ("clusterIP: 10.96.0.1, ipFamilies: [IPv4]", "IPV4_ONLY"),
+    ],
+)
+def test_ip_families_follow_from_the_addresses_if_they_are_not_given(spec: str, families: str) -> None:
+    service = messages(ambient(make("Service", "web", f"{{{spec}, ports: [{{name: http, port: 80}}]}}")))[SERVICE]
+    assert workload_pb2.IPFamilies.Name(service.ip_families) == families
+
+
 def test_external_name_services_are_not_sent() -> None:
     assert SERVICE not in messages(ambient(make("Service", "web", "{type: ExternalName, externalName: x.example}")))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator
 
 
@@ -13,15 +13,16 @@ class NoSlot(Exception):
 
 
 class FairSlots:
-    """Limits concurrent work to `slots`.
+    """Limits concurrent work to `slots`, and that of a key to `share`, which is all slots if it is 0.
 
     If all slots are taken, callers with different keys receive free slots in turn, so that a key with many waiting
     callers does not delay the others. At most `capacity` callers wait. Beyond that, the last caller of the key with the
     most waiting callers is rejected.
     """
 
-    def __init__(self, slots: int, capacity: int) -> None:
-        self._free, self._capacity = slots, capacity
+    def __init__(self, slots: int, capacity: int, share: int = 0) -> None:
+        self._free, self._capacity, self._share = slots, capacity, share or slots
+        self._taken = Counter[str]()
         self._waiting: OrderedDict[str, OrderedDict[asyncio.Future[None], None]] = OrderedDict()
         self._size = 0
 
@@ -32,11 +33,11 @@ class FairSlots:
         try:
             yield
         finally:
-            self._release()
+            self._release(key)
 
     async def _acquire(self, key: str) -> None:
-        if self._free:
-            self._free -= 1
+        if self._free and self._taken[key] < self._share:
+            self._take(key)
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, OrderedDict())[turn] = None
@@ -49,20 +50,27 @@ class FairSlots:
             if turn.cancelled():
                 self._leave(key, turn)
             elif turn.exception() is None:  # the slot was assigned just before the cancellation
-                self._release()
+                self._release(key)
             raise
 
-    def _release(self) -> None:
-        """Pass a slot on to the first caller that waits under the next key."""
-        while self._waiting:
-            key, queue = next(iter(self._waiting.items()))
-            turn = next(iter(queue))
-            self._waiting.move_to_end(key)
-            self._leave(key, turn)
+    def _take(self, key: str) -> None:
+        self._free -= 1
+        self._taken[key] += 1
+
+    def _release(self, key: str) -> None:
+        """Pass the slot of a key on to the first caller that waits under the next key with an unused share."""
+        self._free += 1
+        self._taken[key] -= 1
+        if not self._taken[key]:
+            del self._taken[key]
+        while (following := next((key for key in self._waiting if self._taken[key] < self._share), None)) is not None:
+            turn = next(iter(self._waiting[following]))
+            self._waiting.move_to_end(following)
+            self._leave(following, turn)
             if not turn.done():  # a cancelled caller may not have left yet
+                self._take(following)
                 turn.set_result(None)
                 return
-        self._free += 1
 
     def _reject_last(self, key: str) -> None:
         turn = next(reversed(self._waiting[key]))

@@ -17,12 +17,10 @@ from ca.reload import PluggedInReload
 from ca.rotation import Rotation, Store
 from ca.self_signed import make_root
 from ca.server_certificate import issue_server_certificates
-from ca.service import CallerPostponed
 from ca.signer import Signer
 from ca.store import FolderStore, MemoryStore
 from pilot.bootstrap.security.secret_store import GENERATED_MARKER, PLUGGED_IN_SECRET, ReadSecret, SecretError
 from pilot.lib.duration import Duration
-from pilot.lib.fair_slots import FairSlots, NoSlot
 from pilot.lib.logging.log import scope
 from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.start_error import StartError
@@ -31,9 +29,6 @@ from pilot.xds.tls.context import CertificatePair
 
 _FILES = frozenset((*(name for layout in LAYOUTS for name in layout.files), CRL, GENERATED_MARKER))
 """Names of the files in the folder of a plugged-in signer."""
-AT_ONCE, MOST_WAITING = 8, 5000
-"""Maximum number of certificates signed in one iteration of the event loop, and of requests that wait. A signature
-takes about 1 ms."""
 _log = scope("ca")
 
 
@@ -55,27 +50,17 @@ class CertificateAuthority:
     ) -> None:
         self._settings, self._trust_domain, self._metrics = settings, trust_domain, metrics
         self._root_store, self._read_secret = root_store, read_secret
-        self._turns = FairSlots(AT_ONCE, MOST_WAITING)
         self.authority: Authority | None = None
         self.crl = b""
         self.on_change: list[Callable[[], None]] = []
         self._stop: Callable[[], Awaitable[None]] | None = None
 
     async def sign(self, csr: bytes, identities: Sequence[str], seconds: int, signer: str) -> list[str]:
-        """Return the result of `Authority.answer`. Identities take turns, and other work comes between two requests.
-
-        Raise SigningError with the code CA_NOT_READY if `start` has not finished, or CallerPostponed if too many
-        requests of the identity wait.
-        """
+        """Return the result of `Authority.answer`. Raise SigningError with the code CA_NOT_READY if `start` has not
+        finished."""
         if self.authority is None:
             raise SigningError("CA_NOT_READY", "the authority has not started")
-        try:
-            async with self._turns.slot(identities[0]):
-                await asyncio.sleep(0)
-                return await self.authority.answer(csr, identities, seconds, signer)
-        except NoSlot:
-            self._metrics.caller_limit_exceeded("csrs")
-            raise CallerPostponed(f"more than {MOST_WAITING} requests wait for a signature") from None
+        return await self.authority.answer(csr, identities, seconds, signer)
 
     def roots_pem(self) -> bytes:
         """Return the root certificates in PEM, or b"" if the authority has not started."""

@@ -13,6 +13,7 @@ from pilot.bootstrap.part import Part
 from pilot.bootstrap.ports import GrpcServices
 from pilot.bootstrap.security.certificate_authority import CertificateAuthority
 from pilot.bootstrap.security.external_signer import ExternalSigner
+from pilot.bootstrap.security.fair_signing import BUILT_IN, EXTERNAL, FairSigning
 from pilot.bootstrap.security.port_auth import (
     PortAuth,
     authenticate_csr,
@@ -158,8 +159,10 @@ class Security:
         if issuer is None or auth is not serving_auth:
             return None
         authenticate = with_provider(auth.authenticate, self._provider, self.trust_domain)
+        on_rejected = functools.partial(self._metrics.caller_limit_exceeded, "csrs")
+        limits = BUILT_IN if self.external_signer is None else EXTERNAL
         return CertificateService(
-            issuer.sign,
+            FairSigning(issuer.sign, *limits, on_rejected).sign,
             authenticate_csr(auth.identify_peer, authenticate),
             self._metrics,
             authorize_impersonation(auth.identify_peer, self._node_proxies),

@@ -40,6 +40,18 @@ async def test_keys_receive_slots_in_turn() -> None:
     assert await work.finish(*await work.start("d1")) == [None]
 
 
+async def test_key_receives_at_most_its_share_and_others_the_rest() -> None:
+    work = Work(FairSlots(3, 100, share=2))
+    tasks = await work.start("a0", "a1", "a2", "b0", "b1")
+    assert work.order == ["a0", "a1", "b0"]
+    tasks[3].cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert work.order == ["a0", "a1", "b0", "b1"]
+    await work.finish(*tasks)
+    assert work.order[-1] == "a2"
+
+
 async def test_beyond_the_capacity_the_key_with_the_most_callers_loses_its_last() -> None:
     work = Work(FairSlots(1, 4))
     tasks = await work.start("a0", "a1", "a2", "a3", "b1", "b2", "a4", "c1")

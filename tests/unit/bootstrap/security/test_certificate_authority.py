@@ -6,7 +6,7 @@ import asyncio
 import datetime
 import logging
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -15,7 +15,6 @@ from ca.authority import Authority
 from ca.errors import KeyMaterialError, SigningError
 from ca.pem import certificate_pem
 from ca.self_signed import sign_root
-from ca.service import CallerPostponed
 from ca.signer import Signer
 from ca.store import FolderStore, MemoryStore
 from pilot.bootstrap.security import certificate_authority
@@ -111,30 +110,6 @@ async def test_signing_before_the_start_is_rejected(harness: AuthorityHarness, t
         await authority.sign(csr(), [IDENTITY], 60, "")
     assert error.value.code == "CA_NOT_READY"
     assert (authority.roots_pem(), authority.crl) == (b"", b"")
-    await authority.stop()
-
-
-async def test_flood_of_requests_of_one_identity_does_not_delay_the_others(
-    harness: AuthorityHarness, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(certificate_authority, "MOST_WAITING", 900)
-    authority, signed = harness.authority(tmp_path), list[str]()
-    await authority.start()
-
-    async def answer(_: bytes, identities: Sequence[str], *__: Any) -> list[str]:
-        signed.append(identities[0])
-        return []
-
-    monkeypatch.setattr(issuing(authority), "answer", answer)
-    flood = [asyncio.ensure_future(authority.sign(csr(), ["attack"], 60, "")) for _ in range(1000)]
-    await asyncio.sleep(0)
-    await authority.sign(csr(), [IDENTITY], 60, "")
-    assert len(signed) <= 3 * certificate_authority.AT_ONCE
-    results = await asyncio.gather(*flood, return_exceptions=True)
-    postponed = [result for result in results if isinstance(result, CallerPostponed)]
-    assert len(signed) + len(postponed) == 1001
-    assert len(postponed) >= 80
-    assert f'pilot_caller_limits_exceeded{{limit="csrs"}} {len(postponed)}\n'.encode() in harness.metrics.exposition()
     await authority.stop()
 
 

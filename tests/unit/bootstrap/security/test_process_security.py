@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ca.authority import utc_now
+from ca.errors import SigningError
 from ca.pem import certificate_pem
 from ca.self_signed import sign_root
 from ca.service import CallerRefused
@@ -193,8 +194,9 @@ async def test_one_port_issues_certificates(journal: PartRecorder) -> None:
     harness = Harness(journal).security
     assert harness.certificate_service(harness.plain) is None
     service: Any = harness.certificate_service(harness.secure)
-    service.args[0]("a request")
-    assert journal.pop_calls() == [("CertificateAuthority.sign", "a request")]
+    with pytest.raises(TypeError, match="await"):  # the recorder returns no certificate
+        await service.args[0](b"a request", ("spiffe://a",), 60, "")
+    assert journal.pop_calls() == [("CertificateAuthority.sign", b"a request", ("spiffe://a",), 60, "")]
     assert service.args[2] is harness._metrics
     without_tls = Harness(PartRecorder(), {}, "--secureGRPCAddr=").security
     assert without_tls.certificate_service(without_tls.secure) is None
@@ -216,7 +218,9 @@ async def test_external_signer_wins_over_the_authority(journal: PartRecorder) ->
     assert harness.external_signer is not None
     service: Any = harness.certificate_service(harness.secure)
     sign, identify, metrics, impersonate = service.args
-    assert (sign, metrics) == (harness.external_signer.sign, harness._metrics)
+    with pytest.raises(SigningError, match="cannot decode the request"):
+        await sign(b"a request", ("spiffe://a",), 60, "")
+    assert metrics is harness._metrics
     assert callable(identify)
     with pytest.raises(CallerRefused, match=r"impersonation is disabled: spiffe://a"):
         await impersonate(None, "spiffe://a")

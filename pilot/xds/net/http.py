@@ -11,10 +11,10 @@ from aiohttp import http_exceptions, web
 from pilot.lib.logging.log import scope
 from pilot.xds.net.http_connections import HttpConnections
 from pilot.xds.net.listen_address import Address
+from pilot.xds.net.listening_sockets import BACKLOG
+from pilot.xds.net.tls_site import TlsSite
 
 KEEPALIVE_TIMEOUT = 90.0
-BACKLOG = 4096
-"""Maximum number of connections that wait to be accepted. Additional connections are delayed by at least a second."""
 READ_BUFFER_SIZE = 16 * 1024
 """Number of unprocessed bytes of a request body at which reading from the connection pauses."""
 LINGERING_SECONDS = 10.0
@@ -65,8 +65,13 @@ async def listen(
     await runner.setup()
     assert runner.server is not None
     connections.start(runner.server)
+    site: web.BaseSite = (
+        web.TCPSite(runner, address.host or None, address.port, backlog=BACKLOG)
+        if tls is None
+        else TlsSite(runner, address, tls)
+    )
     try:
-        await web.TCPSite(runner, address.host or None, address.port, ssl_context=tls, backlog=BACKLOG).start()
+        await site.start()
     except OSError:
         await runner.cleanup()
         raise

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import secrets
 import socket
 import ssl
@@ -22,9 +21,9 @@ from typing import Any
 from pilot.lib.logging.log import scope
 from pilot.xds.authn.identity import Caller, IdentityError, metadata_of
 from pilot.xds.net.listen_address import Address, format_peer
+from pilot.xds.net.listening_sockets import listening_sockets
 from pilot.xds.tls.tls_connection import ReadNames, TlsConnection
 
-BACKLOG = 4096
 HANDSHAKE_TIMEOUT = 30.0
 """Number of seconds within which a peer must complete the handshake. It is long enough for thousands of simultaneous
 peers."""
@@ -74,7 +73,7 @@ class TlsFront:
         `read_names` returns the names in a client's certificate.
         """
         self.context, self._read_names = context, read_names
-        self._listeners = await _listen(address)
+        self._listeners = await listening_sockets(address)
         for listener in self._listeners:
             self._accept_from(listener)
         self._timer = asyncio.get_running_loop().call_later(1.0, self._sweep)
@@ -212,42 +211,3 @@ class TlsFront:
                 break
             connection.close()
         self._timer = asyncio.get_running_loop().call_later(1.0, self._sweep)
-
-
-async def _listen(address: Address) -> list[socket.socket]:
-    """Return the listening sockets for an address. If the address has no host, they accept both IPv4 and IPv6.
-
-    Raise OSError if the address is unavailable.
-    """
-    if not address.host:
-        return [_nonblocking(_listen_on_all_interfaces(address.port))]
-    infos = await asyncio.get_running_loop().getaddrinfo(
-        address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
-    listeners: list[socket.socket] = []
-    try:
-        for family, _, _, _, where in dict.fromkeys(infos):
-            port = listeners[0].getsockname()[1] if listeners else where[1]
-            listeners.append(
-                _nonblocking(socket.create_server((where[0], port, *where[2:]), family=family, backlog=BACKLOG))
-            )
-    except OSError:
-        for listener in listeners:
-            listener.close()
-        raise
-    return listeners
-
-
-def _listen_on_all_interfaces(port: int) -> socket.socket:
-    if socket.has_dualstack_ipv6():
-        try:
-            return socket.create_server(("::", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True)
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise
-    return socket.create_server(("0.0.0.0", port), backlog=BACKLOG)
-
-
-def _nonblocking(listener: socket.socket) -> socket.socket:
-    listener.setblocking(False)
-    return listener

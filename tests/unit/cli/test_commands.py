@@ -107,11 +107,13 @@ def test_discovery_logs_its_flags(program_runs: list[Any], tmp_path: pathlib.Pat
     assert lines[: len(flags)] == [["debug", f'FLAG: --{name}="{value}"'] for name, value in flags.items()]
     flags_line = f'FLAG: --configDir="{tmp_path}" --domain="mesh.example" --log_output_level="default:debug" --log_target="{tmp_path}/log"'
     assert lines[len(flags) :] == [["info", flags_line]]
-    assert os.environ["GRPC_EXPERIMENTS"] == "-event_engine_listener"
+    assert (os.environ["GRPC_EXPERIMENTS"], os.environ["GRPC_VERBOSITY"]) == ("-event_engine_listener", "NONE")
     assert len(program_runs) == 1
 
 
-def test_grpc_experiments_variable_is_kept(program_runs: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_grpc_are_kept(program_runs: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "GRPC_EXPERIMENTS", "mine")
+    monkeypatch.setitem(os.environ, "GRPC_VERBOSITY", "debug")
     assert pilot_discovery(["discovery"]) == 0
-    assert (os.environ["GRPC_EXPERIMENTS"], len(program_runs)) == ("mine", 1)
+    assert (os.environ["GRPC_EXPERIMENTS"], os.environ["GRPC_VERBOSITY"]) == ("mine", "debug")
+    assert len(program_runs) == 1

@@ -26,6 +26,7 @@ from pilot.settings import Settings
 from pilot.settings.declaration import declared
 from pilot.settings.document import document
 from pilot.settings.parse import load
+from testing.processes.process import ControlPlane as ControlPlaneProcess
 from testing.processes.process import eventually, free_port
 
 pytestmark = pytest.mark.slow
@@ -302,3 +303,23 @@ def test_help_lists_flags_by_section(word: str, capsys: pytest.CaptureFixture[st
     )
     assert "--log_as_json\n" in sections["Logs"]
     assert "--keepaliveTimeout DURATION" in sections["xDS server"]
+
+
+def test_flood_of_invalid_headers_writes_no_log(tmp_path: pathlib.Path) -> None:
+    """gRPC would write a line for each."""
+    (tmp_path / "config").mkdir()
+    plane = ControlPlaneProcess(tmp_path, tmp_path / "config")
+    try:
+        plane.wait_ready()
+        before = plane.log.stat().st_size
+        block = b"\x02\x01x" * 5000  # the header :method with the value x, without an entry of the table
+        start, headers = bytes(3) + b"\x04\x00" + bytes(4), len(block).to_bytes(3) + b"\x01\x04\x00\x00\x00\x01"
+        ping = b"\x00\x00\x08\x06\x00\x00\x00\x00\x00the end."
+        with socket.create_connection(("127.0.0.1", plane.ports["grpcAddr"]), timeout=20) as connection:
+            connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + start + headers + block + ping)
+            received = b""
+            while b"the end." not in received and (data := connection.recv(1 << 16)):
+                received += data
+        assert plane.log.stat().st_size - before < 10_000
+    finally:
+        plane.stop()

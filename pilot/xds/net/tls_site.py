@@ -1,0 +1,120 @@
+"""TLS connections of an HTTP application, with a limit for handshakes.
+
+A handshake uses about 50 kB of memory, and servers of asyncio do not limit their number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+
+from pilot.lib.logging.log import scope
+from pilot.xds.net.listen_address import Address
+from pilot.xds.net.listening_sockets import BACKLOG, listening_sockets
+
+MAX_HANDSHAKES = 256
+"""Maximum number of concurrent handshakes. Beyond that, the oldest one of the source address with the most is ended."""
+HANDSHAKE_TIMEOUT = 10.0
+"""Number of seconds within which a peer must complete the handshake. API servers wait that long for a webhook."""
+ACCEPTS_PER_ROUND = 32
+"""Maximum number of connections accepted in one iteration of the event loop."""
+ACCEPT_RETRY_DELAY = 0.5
+"""Number of seconds for which no connections are accepted after the system ran out of file descriptors."""
+_log = scope("http")
+
+
+class TlsSite(web.BaseSite):
+    """A site of an aiohttp runner that serves TLS at an address."""
+
+    def __init__(self, runner: web.AppRunner, address: Address, tls: ssl.SSLContext) -> None:
+        super().__init__(runner, ssl_context=tls, backlog=BACKLOG)
+        self._app_runner, self._address, self._tls = runner, address, tls
+
+    @property
+    def name(self) -> str:
+        return f"https://{self._address}"
+
+    async def start(self) -> None:
+        """Start accepting connections. Raise OSError if the address is unavailable."""
+        await super().start()
+        server: Any = TlsServer(self._app_runner.server, await listening_sockets(self._address), self._tls)
+        self._server = server
+
+
+class TlsServer:
+    """Accepts connections at `sockets`, and serves each with a protocol that `make_protocol` returns."""
+
+    def __init__(self, make_protocol: Any, sockets: list[socket.socket], tls: ssl.SSLContext) -> None:
+        self.sockets = sockets
+        self._make_protocol: Callable[[], asyncio.BaseProtocol] = make_protocol
+        self._tls = tls
+        self._handshakes: dict[asyncio.Task[None], str] = {}  # source addresses, oldest handshake first
+        self._counts: Counter[str] = Counter()
+        for listener in sockets:
+            self._accept_from(listener)
+
+    def close(self) -> None:
+        """Stop accepting connections, and end unfinished handshakes."""
+        listeners, self.sockets = self.sockets, []
+        for listener in listeners:
+            asyncio.get_running_loop().remove_reader(listener)
+            listener.close()
+        for handshake in list(self._handshakes):
+            handshake.cancel()
+
+    def _accept_from(self, listener: socket.socket) -> None:
+        if listener in self.sockets:
+            asyncio.get_running_loop().add_reader(listener, self._accept, listener)
+
+    def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(ACCEPTS_PER_ROUND):
+            try:
+                accepted, peer = listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                _log.error("cannot accept connections, retrying: %s", error)
+                loop.remove_reader(listener)
+                loop.call_later(ACCEPT_RETRY_DELAY, self._accept_from, listener)
+                return
+            handshake = loop.create_task(self._handshake(accepted))
+            self._handshakes[handshake] = peer[0]
+            self._counts[peer[0]] += 1
+            handshake.add_done_callback(self._forget)
+            if len(self._handshakes) > MAX_HANDSHAKES:
+                self._evict()
+
+    def _evict(self) -> None:
+        host = max(self._counts, key=lambda host: self._counts[host])
+        handshake = next(handshake for handshake, other in self._handshakes.items() if other == host)
+        self._forget(handshake)
+        handshake.cancel()
+
+    def _forget(self, handshake: asyncio.Task[None]) -> None:
+        host = self._handshakes.pop(handshake, None)
+        if host is not None:
+            self._counts[host] -= 1
+            if not self._counts[host]:
+                del self._counts[host]
+
+    async def _handshake(self, accepted: socket.socket) -> None:
+        accepted.setblocking(False)
+        with contextlib.suppress(OSError):  # the peer may already have disconnected
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._make_protocol, accepted, ssl=self._tls, ssl_handshake_timeout=HANDSHAKE_TIMEOUT
+            )
+        except OSError:  # the handshake failed, or was not completed in time
+            accepted.close()
+        except asyncio.CancelledError:
+            accepted.close()
+            raise

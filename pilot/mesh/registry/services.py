@@ -135,9 +135,10 @@ def kubernetes_key(ref: ServiceRef, domain: str) -> ObjectKey | None:
 
 
 def merge_services(services: tuple[Service, ...]) -> Service | None:
-    """Return the first service with the ports and addresses of all services that have the same settings.
+    """Return the first service, with the ports and addresses of all services that have the same settings.
 
-    Return None if there are no services.
+    Clients accept the subject alternative names of all services, because they use the endpoints of all. Return None if
+    there are no services.
     """
     if len(services) < 2:
         return services[0] if services else None
@@ -147,7 +148,10 @@ def merge_services(services: tuple[Service, ...]) -> Service | None:
     for port in (port for service in matching for port in service.ports):
         ports.setdefault(port.number, port)
     addresses = dict.fromkeys(address for service in matching for address in service.addresses)
-    return msgspec.structs.replace(first, ports=tuple(ports.values()), addresses=tuple(addresses))
+    accounts = dict.fromkeys(account for service in services for account in service.service_accounts)
+    return msgspec.structs.replace(
+        first, ports=tuple(ports.values()), addresses=tuple(addresses), service_accounts=tuple(accounts)
+    )
 
 
 @derived

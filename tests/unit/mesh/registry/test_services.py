@@ -203,6 +203,14 @@ def test_oldest_entry_owns_a_host_and_compatible_entries_add_ports() -> None:
     assert [s.source.name for s in entry_services(mesh, X)] == ["old", "young", "other"]
 
 
+@pytest.mark.parametrize("resolution", ["STATIC", "DNS"])
+def test_names_of_all_entries_of_a_host_are_accepted(resolution: str) -> None:
+    spec = "hosts: [x.example.com], resolution: {}, ports: [{{number: 80, name: http}}], subjectAltNames: [{}]"
+    older = entry(f"{{{spec.format('STATIC', 'a, b')}}}", "older", day=1)
+    younger = entry(f"{{{spec.format(resolution, 'c, a')}}}", "younger", day=2)
+    assert find(younger, older, ref=ServiceRef("x.example.com", "a")).service_accounts == ("a", "b", "c")
+
+
 def test_kubernetes_service_takes_precedence_over_entries() -> None:
     service_entry = entry(
         "{hosts: [alpha.a.svc.cluster.local], resolution: NONE, ports: [{number: 80, name: http}]}", day=1

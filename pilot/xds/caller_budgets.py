@@ -109,7 +109,7 @@ class _Holdings:
 
 
 class CallerBudgets:
-    """What each caller with open streams holds. All ports share it."""
+    """The streams, nodes and names of each caller with open streams. All ports share them."""
 
     def __init__(self, limits: CallerLimits = DEFAULT_CALLER_LIMITS) -> None:
         self._limits = limits

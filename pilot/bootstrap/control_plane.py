@@ -24,6 +24,7 @@ from pilot.bootstrap.clusters.api_servers import (
 )
 from pilot.bootstrap.clusters.controllers import Controllers
 from pilot.bootstrap.config_sources import ConfigSources
+from pilot.bootstrap.dashboard_data import DashboardData
 from pilot.bootstrap.diagnostics import ControlzPort, HttpIdentities, debug_over_xds, log_stacks
 from pilot.bootstrap.fetchers import make_gateway_names, make_key_sets
 from pilot.bootstrap.first_load import FirstLoad, PausedClock, refuse_invalid_mesh
@@ -44,6 +45,7 @@ from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.controllers.registration_in_memory import InMemoryRegistration, InMemoryRegistrationOptions
 from pilot.debug.application import add_debug, application, not_found
 from pilot.debug.health import HealthChecker
+from pilot.debug.history import PERIOD
 from pilot.debug.sources import Sources
 from pilot.derive import Node
 from pilot.envoy.plans.gateway_problems import ROUTERS
@@ -56,8 +58,10 @@ from pilot.ingest.checking import Checking
 from pilot.ingest.cluster.watched_kinds import read_kinds
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.files.config_folders import ConfigFolder, parse_config_folders
+from pilot.ingest.files.field_lines import find_lines
 from pilot.ingest.files.file_source import FileSource
 from pilot.ingest.files.mesh_files import MeshFiles
+from pilot.ingest.files.object_text import read_text
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
 from pilot.kube.api_client import ApiClient
@@ -160,11 +164,15 @@ class ControlPlane:
             CallerBudgets(caller_limits(settings.serve)),
         )
         self._clock = PausedClock(clock or _LoopClock())
-        self._reporter = ChangeReporter(self.db, self.discovery, self.metrics, self._clock, self._traces)
+        self._reporter = ChangeReporter(
+            self.db, self.discovery, self.metrics, self._clock, self._traces, self._on_change
+        )
         self.problems = ProblemStore(self._reporter.on_problem, self.metrics.config_problems)
         self._health = HealthChecker(self.db, self.discovery, self.problems, self.metrics.health)
         self.nacks = NackRecorder(self.db, self.discovery, self._clock)
-        self._checking = Checking(self.db, self._clock, self.problems, (*CHECKS, ROUTERS, ENVOY_FILTERS, POLICIES_OF_PROXIES))
+        self._checking = Checking(
+            self.db, self._clock, self.problems, (*CHECKS, ROUTERS, ENVOY_FILTERS, POLICIES_OF_PROXIES)
+        )
         ingest = settings.ingest
         self._batch = Batch(
             self.db,
@@ -181,6 +189,7 @@ class ControlPlane:
         self.ports: dict[str, HttpPort | GrpcPort | SecurePort] = {}
 
         ledger = Ledger(self.problems)
+        self._dashboard_data = DashboardData(self._catalogue, ledger, self.discovery, self.metrics)
         self.files = tuple(self._file_source(ledger, rank, folder) for rank, folder in enumerate(folders))
         target = IngestTarget(self.db, self._catalogue, self._batch, ledger, self.problems, self.metrics)
         run_remote = self._run_remote_controllers if settings.kubernetes.external else None
@@ -267,9 +276,14 @@ class ControlPlane:
             self._config_sources.on_mesh_config(self._mesh_config())
             self.security.on_mesh_config(self._mesh_config())
 
+    def _on_change(self, event: int, commit: Commit, proxies: int) -> None:
+        """Handle a committed batch of changes that affects some proxies."""
+        self._dashboard_data.on_change(event, commit, proxies)
+
     def _on_outcome(self, outcome: EventOutcome) -> None:
         """Handle the outcome of an event."""
         log_outcome(outcome)
+        self._dashboard_data.changes.finish(outcome.event, outcome)
         if self._traces is not None:
             self._traces.on_outcome(outcome)
 
@@ -426,6 +440,8 @@ class ControlPlane:
         health = PeriodicJobs(self._clock, HEALTH_SECONDS, (self._health.schedule, *patches))
         yield Part("health checks of the mesh", stop=self._health.stop)
         yield Part("the schedule of health checks", health.start, health.stop)
+        history = PeriodicJobs(self._clock, PERIOD, (self._dashboard_data.sample,))
+        yield Part("the history for the dashboard", history.start, history.stop)
         trims = PeriodicJobs(self._clock, TRIM_SECONDS, (MallocTrimmer(find_trim()),))
         yield Part("memory trimming", trims.start, trims.stop)
 
@@ -497,6 +513,11 @@ class ControlPlane:
             templates=lambda: self.webhooks.templates,
             health=lambda: self._health.findings,
             worst_stall=self._loop_watchdog.worst,
+            changes=self._dashboard_data.changes,
+            history=self._dashboard_data.history,
+            document_of=lambda ref: self._dashboard_data.document_of(ref, self.settings.mesh.registry.cluster_id),
+            find_lines=find_lines,
+            read_text=read_text,
         )
 
     def _build_http_ports(self) -> Iterator[Part]:

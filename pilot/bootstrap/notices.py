@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from pilot.bootstrap.traces import ChangeTraces
 from pilot.config.kinds.istio import VIRTUAL_SERVICE
@@ -37,15 +38,28 @@ _PROVIDER_TYPES = {
 _log, _ads = scope("default"), scope("ads")
 
 
+def ignore_change(event: int, commit: Commit, proxies: int) -> None:
+    """Ignore a change."""
+
+
 class ChangeReporter:
-    """Reports changes, and notifies the proxies that a change affects."""
+    """Reports changes, and notifies the proxies that a change affects.
+
+    `on_change` is called with the number of each event, its commit and the number of affected proxies.
+    """
 
     def __init__(
-        self, db: Mesh, discovery: Discovery, metrics: Metrics, clock: Clock, traces: ChangeTraces | None = None
+        self,
+        db: Mesh,
+        discovery: Discovery,
+        metrics: Metrics,
+        clock: Clock,
+        traces: ChangeTraces | None = None,
+        on_change: Callable[[int, Commit, int], None] = ignore_change,
     ) -> None:
         self._db, self._discovery, self._metrics, self._clock = db, discovery, metrics, clock
         self._services = db.watch(service_refs)
-        self._traces = traces
+        self._traces, self._on_change = traces, on_change
         self._event = 0
         self._last_push: float | None = None
 
@@ -70,6 +84,7 @@ class ChangeReporter:
         woken = self._discovery.wake(commit.hit, push_reasons(catalogue, commit), self._event)
         if self._traces is not None:
             self._traces.on_commit(self._event, commit, woken)
+        self._on_change(self._event, commit, woken)
         count_updates(metrics, catalogue, commit)
         count_events(metrics, catalogue, commit)
         metrics.committed(commit.took)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pilot.debug.answer_slots import AnswerSlots
+from pilot.debug.changes import ChangeLog
+from pilot.debug.history import History
 from pilot.envoy.resource import Resource
 from pilot.lib.build_info import BuildInfo, build_info
 from pilot.lib.loop_watchdog import Stall
@@ -16,7 +18,7 @@ from pilot.mesh.tables.database import Mesh
 from pilot.settings.process import DebugSettings
 
 if TYPE_CHECKING:
-    from pilot.config.problem import Problem
+    from pilot.config.problem import ObjectRef, Problem
 
 
 class Finding(NamedTuple):
@@ -34,6 +36,7 @@ class WatchedType(Protocol):
     `names` are the subscribed names, with "*" for a wildcard. `wildcard_names` are the names that were sent for a delta
     wildcard subscription. `sent_at` is the time of the last response in Unix seconds, or 0 before the first one.
     `last_error` is the message of the last NACK, and an ACK clears it. The nonces and `last_error` are "" if not set.
+    `rejected_since` is the time of the first of the responses that were rejected in succession.
     """
 
     @property
@@ -48,6 +51,8 @@ class WatchedType(Protocol):
     def sent_at(self) -> float: ...
     @property
     def last_error(self) -> str: ...
+    @property
+    def rejected_since(self) -> float: ...
 
 
 class ConnectedProxy(Protocol):
@@ -105,6 +110,29 @@ def _no_stall() -> None:
     """Return None. This is the default if the event loop is not watched."""
 
 
+class ProblemList(Protocol):
+    """The current problems. `revision` changes whenever the problems change."""
+
+    @property
+    def revision(self) -> int: ...
+    def __iter__(self) -> Iterator[Problem]: ...
+
+
+def _no_document(ref: ObjectRef) -> str:
+    """Return "". This is the default if the origins of objects are unknown."""
+    return ""
+
+
+def _no_lines(path: str, fields: Collection[tuple[ObjectRef, str]]) -> Mapping[tuple[ObjectRef, str], int]:
+    """Return no lines. This is the default if the origins of objects are unknown."""
+    return {}
+
+
+def _no_text(path: str, ref: ObjectRef) -> tuple[int, str]:
+    """Return no text. This is the default if the origins of objects are unknown."""
+    return 0, ""
+
+
 @dataclasses.dataclass(frozen=True)
 class Sources:
     """Everything that a page may read.
@@ -114,13 +142,16 @@ class Sources:
     name of this Pod, or "". `templates` returns the injection templates keyed by name, or None if injection is
     disabled. `health` returns the findings of the last health check, keyed by metric and key, or None before the first
     check. `slots` limits concurrent responses. `worst_stall` returns the longest recent stall of the event loop, or
-    None if there was none.
+    None if there was none. `changes` and `history` are records of the recent past. `document_of` returns the file that
+    provides an object or the name of its other source, or "" if it is unknown. `find_lines` returns the lines of fields
+    of objects in such a file, and `read_text` the text of an object and the number of its first line, or (0, ""). Both
+    read the file, so they must be called in a thread.
     """
 
     db: Mesh
     metrics: Metrics
     fleet: Fleet
-    problems: Callable[[], Iterable[Problem]]
+    problems: Callable[[], ProblemList]
     settings: DebugSettings = dataclasses.field(default_factory=DebugSettings)
     identify: Callable[[str, Mapping[str, str]], Awaitable[Sequence[str]]] = nobody
     pod: str = ""
@@ -129,3 +160,8 @@ class Sources:
     health: Callable[[], Mapping[str, Mapping[str, Finding]] | None] = _no_health
     slots: AnswerSlots = dataclasses.field(default_factory=AnswerSlots)
     worst_stall: Callable[[], Stall | None] = _no_stall
+    changes: ChangeLog = dataclasses.field(default_factory=ChangeLog)
+    history: History = dataclasses.field(default_factory=History)
+    document_of: Callable[[ObjectRef], str] = _no_document
+    find_lines: Callable[[str, Collection[tuple[ObjectRef, str]]], Mapping[tuple[ObjectRef, str], int]] = _no_lines
+    read_text: Callable[[str, ObjectRef], tuple[int, str]] = _no_text

@@ -86,6 +86,11 @@ class Ledger:
         document = self._documents.get(key)
         return document.objects if document is not None else {}
 
+    def document_of(self, row: Row) -> DocumentKey | None:
+        """Return the document that provides a row, or None if no document declares it."""
+        claims = self._claims.get(row)
+        return claims[0] if claims else None
+
     def fail(self, key: DocumentKey, *problems: Problem) -> None:
         """Report that a document cannot be read. Its objects stay in force."""
         document = self._documents.get(key) or self._documents.setdefault(key, _Document())

@@ -261,6 +261,12 @@ class DebugSettings:
         "Export pilot_envoy_filter_status, which reports applied and failed EnvoyFilter patches.",
         env="PILOT_ENVOY_FILTER_STATS",
     )
+    prometheus: str = setting(
+        "",
+        "URL of a Prometheus server, such as http://prometheus.istio-system:9090, from which the dashboard reads the "
+        "request rate, success rate and latency of services. If empty, the dashboard shows no traffic.",
+        flag="prometheusURL",
+    )
     metrics_loopback_only: bool = setting(
         False, "Serve /metrics on the loopback interface only.", env="METRICS_LOCALHOST_ACCESS_ONLY"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from pilot.config.problem import Problem
@@ -29,6 +29,7 @@ class FakeWatch:
     nonce_acked: str = "n1"
     sent_at: float = 1_700_000_000.0
     last_error: str = ""
+    rejected_since: float = 0.0
 
 
 @dataclasses.dataclass
@@ -74,10 +75,24 @@ class FakeFleet:
         self.cache_clears += 1
 
 
+class FakeProblems:
+    """Implements `pilot.debug.sources.ProblemList` for a sequence that a test may change."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self._problems = problems
+
+    @property
+    def revision(self) -> int:
+        return hash(tuple(self._problems))
+
+    def __iter__(self) -> Iterator[Problem]:
+        return iter(self._problems)
+
+
 def sources(mesh: Mesh, *connections: FakeConnection, problems: Sequence[Problem] = (), **options: Any) -> Sources:
     """Return the sources of a mesh with these connections."""
     fleet, build = FakeFleet(*connections), BuildInfo("1.2.3", "abc", "Clean")
-    return Sources(mesh, Metrics(build), fleet, lambda: problems, build=build, **options)
+    return Sources(mesh, Metrics(build), fleet, lambda: FakeProblems(problems), build=build, **options)
 
 
 async def with_health(pages: Sources) -> Sources:

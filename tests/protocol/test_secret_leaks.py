@@ -177,7 +177,14 @@ async def test_no_page_metric_or_log_line_has_a_secret(tmp_path: pathlib.Path, m
                             pages_read += response.status == 200
                         assert not marks.leaks_in(text), f"{path}?{query}"
                         assert not marks.leaks_in(str(response.headers)), f"{path}?{query}"
-                for path in ("", "/mesh?namespace=edge", "/events"):
+                for path in (
+                    "",
+                    "/mesh?namespace=edge",
+                    "/search?text=edge",
+                    *(f"/object?kind=Secret&namespace=edge&name={name}" for name in ("web", "other", "worse")),
+                    "/resource?id=edge-0.edge&type=sds&name=kubernetes://web",
+                    "/events",
+                ):
                     async with session.get(
                         f"http://127.0.0.1:{env.plane.ports[port].number}/debug/dashboard{path}", headers=headers
                     ) as response:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
@@ -10,6 +10,8 @@ from cryptography import x509
 
 from pilot.config.key_material import KeyPair, Roots, certificate_blocks, find_key_pair, find_roots
 from pilot.config.kinds.kubernetes import SECRET
+from pilot.config.object import ObjectKey
+from pilot.config.problem import ObjectRef
 from pilot.lib.metrics.metrics import Metrics
 from pilot.mesh.tables.database import Mesh
 
@@ -45,8 +47,13 @@ def of_authority(metrics: Metrics) -> list[Validity]:
 
 def material(db: Mesh) -> list[Material]:
     """Return at most `MOST` certificate chains and roots from Secrets, without private keys."""
-    contents = ((key, pem) for key, row in SECRET.table(db).rows() for pem in _certificates(row.spec.data))
-    return [Material(f"Secret {key.namespace}/{key.name}", pem) for key, pem in islice(contents, MOST)]
+    contents = (item for key, row in SECRET.table(db).rows() for item in of_secret(key.object, row.spec.data))
+    return list(islice(contents, MOST))
+
+
+def of_secret(key: ObjectKey | ObjectRef, data: Mapping[str, bytes]) -> Iterator[Material]:
+    """Yield the certificate chain and the root in the data of a Secret."""
+    return (Material(f"Secret {key.namespace}/{key.name}", pem) for pem in _certificates(data))
 
 
 def _certificates(data: Mapping[str, bytes]) -> Iterable[bytes]:

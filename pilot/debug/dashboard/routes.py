@@ -1,23 +1,47 @@
-"""HTTP routes of the dashboard: its files, the mesh graph and the event stream."""
+"""HTTP routes of the dashboard: its files, the event stream and the answers about parts of the mesh."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 import importlib.resources
+import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from pilot.debug.dashboard.mesh import mesh_context, show_graph
+from pilot.config.group_kind import GroupKind
+from pilot.config.problem import ObjectRef
+from pilot.debug.dashboard.fleet import list_proxies
+from pilot.debug.dashboard.mesh import show_graph
+from pilot.debug.dashboard.object_answer import describe_object
+from pilot.debug.dashboard.proxy_answer import describe_proxy, list_resources, show_resource
+from pilot.debug.dashboard.search import search
+from pilot.debug.dashboard.service_answer import describe_service
 from pilot.debug.dashboard.stream import EventStream
-from pilot.debug.page import Refused
+from pilot.debug.page import Query, Refused
 from pilot.debug.sources import Sources
+from pilot.mesh.model.service import ServiceRef
 
 PATH = "/debug/dashboard"
+PAGE = "page.html"
+FILES = (
+    "page.css",
+    "page.js",
+    "answer.js",
+    "charts.js",
+    "dom.js",
+    "graph.js",
+    "layout.js",
+    "lists.js",
+    "object.js",
+    "proxy.js",
+    "search.js",
+    "service.js",
+)
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
-_FILES = ("page.html", "page.css", "page.js", "picture.js", "lists.js", "plots.js")
 # The page loads nothing from other origins, and no other page may frame it.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'",
@@ -40,11 +64,23 @@ class Dashboard:
 
     def add_to(self, app: web.Application) -> None:
         """Add the routes of the dashboard's page, files and data."""
-        app.router.add_get(PATH, self._guarded(functools.partial(_file, _FILES[0])))
-        for name in _FILES[1:]:
+        app.router.add_get(PATH, self._guarded(functools.partial(_file, PAGE)))
+        for name in FILES:
             app.router.add_get(f"{PATH}/{name}", self._guarded(functools.partial(_file, name)))
-        app.router.add_get(f"{PATH}/mesh", self._guarded(self._mesh))
         app.router.add_get(f"{PATH}/events", self._guarded(self._events))
+        answers: dict[str, Callable[[Query], Awaitable[Any]]] = {
+            "mesh": self._mesh,
+            "traffic": self._traffic,
+            "search": self._search,
+            "service": self._service,
+            "object": self._object,
+            "proxies": self._proxies,
+            "proxy": self._proxy,
+            "resources": self._resources,
+            "resource": self._resource,
+        }
+        for name, answer in answers.items():
+            app.router.add_get(f"{PATH}/{name}", self._guarded(functools.partial(self._answer, answer)))
         app.on_shutdown.append(self._stop)
 
     async def _stop(self, _: web.Application) -> None:
@@ -54,21 +90,53 @@ class Dashboard:
         async def handle(request: web.Request) -> web.StreamResponse:
             try:
                 await self._access(request, PATH)
+                return await handler(request)
             except Refused as refused:
                 return web.Response(status=refused.status, text=refused.text)
-            return await handler(request)
 
         return handle
 
-    async def _mesh(self, request: web.Request) -> web.StreamResponse:
-        """Return the mesh graph.
-
-        The query parameter `namespace`, which can be repeated, requests the services of a namespace.
-        """
-        graph = await self._stream.graph.get()
-        requested, context = frozenset(request.query.getall("namespace", [])), mesh_context(self._sources)
-        body = await asyncio.to_thread(lambda: msgspec.json.encode(show_graph(graph, context, requested)))
+    async def _answer(self, answer: Callable[[Query], Awaitable[Any]], request: web.Request) -> web.StreamResponse:
+        """Return an answer as JSON. The answers share the limit on concurrent responses of debug pages."""
+        async with self._sources.slots.hold(None):
+            value = await answer(request.query)
+            body = await asyncio.to_thread(msgspec.json.encode, value)
         return web.Response(body=body, content_type="application/json", headers=_HEADERS)
+
+    # -- answers -------------------------------------------------------------------------------------------------------
+
+    async def _mesh(self, query: Query) -> Any:
+        """Return the mesh graph, with the services of the namespace in the query."""
+        graph, context = await self._stream.graph.get(), await self._stream.context()
+        return await asyncio.to_thread(show_graph, graph, context, query.get("namespace", ""))
+
+    async def _traffic(self, query: Query) -> Any:
+        return await self._stream.traffic.show(await self._stream.graph.get(), query.get("namespace", ""))
+
+    async def _search(self, query: Query) -> Any:
+        return await search(self._sources, await self._stream.graph.get(), query.get("text", ""))
+
+    async def _service(self, query: Query) -> Any:
+        graph, context = await self._stream.graph.get(), await self._stream.context()
+        ref = ServiceRef(query.get("host", ""), query.get("namespace", ""))
+        return await describe_service(self._sources, graph, context, ref)
+
+    async def _object(self, query: Query) -> Any:
+        kind = GroupKind(query.get("group", ""), query.get("kind", ""))
+        return await describe_object(self._sources, ObjectRef(kind, query.get("namespace", ""), query.get("name", "")))
+
+    async def _proxies(self, query: Query) -> Any:
+        namespace, state, text = (query.get(name, "") for name in ("namespace", "state", "text"))
+        return await list_proxies(self._sources.fleet, namespace, state, text, time.time())
+
+    async def _proxy(self, query: Query) -> Any:
+        return describe_proxy(self._sources, query.get("id", ""))
+
+    async def _resources(self, query: Query) -> Any:
+        return await list_resources(self._sources, query.get("id", ""), query.get("type", ""), query.get("text", ""))
+
+    async def _resource(self, query: Query) -> Any:
+        return await show_resource(self._sources, query.get("id", ""), query.get("type", ""), query.get("name", ""))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={**_HEADERS, "Content-Type": "text/event-stream"})

@@ -3,39 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import pathlib
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any
 
 import msgspec
 
-from pilot.config.problem import plain_problem
+from pilot.config.problem import Problem, Severity, plain_problem
 from pilot.debug.dashboard import certificates
-from pilot.debug.dashboard.fleet import Difference, ProxyRows
+from pilot.debug.dashboard.fleet import ProxyRow, ProxyRows
 from pilot.debug.dashboard.graph import CachedGraph
+from pilot.debug.dashboard.mesh import (
+    MeshContext,
+    UnhealthyProxy,
+    gateways_of_proxy,
+    problem_hosts,
+    services_of_proxy,
+)
+from pilot.debug.dashboard.traffic import Traffic
+from pilot.debug.history import resident_memory
+from pilot.debug.slices import collect_all
 from pilot.debug.sources import Sources
 from pilot.lib.logging.log import scope
 from pilot.lib.loop_watchdog import Stall
+from pilot.mesh.tables.database import Mesh
 
 SECONDS = 1.0
-PROBLEMS = 1_000
+PROBLEMS = 500
+"""Maximum number of problems that are sent. Errors are sent first."""
+CHANGES = 50
+"""Maximum number of changes that are sent."""
 SLOWEST = 30
 """Maximum number of queued events for a page.
 
 If the queue is full, the page is disconnected. It then reconnects and receives the current state.
 """
-_STATM = pathlib.Path("/proc/self/statm")
+_ORDER = tuple(Severity)
 _log = scope("default")
-
-
-class PushCounts(NamedTuple):
-    """Counters at one point in time: responses, their bytes, and CPU seconds of the process."""
-
-    responses: int
-    bytes: int
-    cpu: float
 
 
 class EventStream:
@@ -47,11 +53,14 @@ class EventStream:
         self._refreshing = asyncio.Lock()
         self._ticking: asyncio.Task[None] | None = None
         self.graph = CachedGraph(sources.db)
+        self.traffic = Traffic(sources.settings.prometheus)
         self._rows = ProxyRows(sources.fleet)
-        self._counts = PushCounts(0, 0, 0)
-        self._problems: list[dict[str, Any]] = []
+        self._problems: list[Problem] = []
+        self._unhealthy: list[UnhealthyProxy] = []
+        self._shown: dict[str, Any] = {}
         self._revision: Any = None
-        self._sent_graph = self.graph.number
+        self._point = 0
+        self._counters = (0, 0, 0.0)
 
     async def events(self) -> AsyncIterator[bytes]:
         """Yield events in the text/event-stream format: first a `state`, then a `change` every second."""
@@ -86,6 +95,15 @@ class EventStream:
                 else:
                     queue.put_nowait(event)
 
+    async def context(self) -> MeshContext:
+        """Return the problems and proxies of the graph."""
+        async with self._refreshing:
+            if not self._pages:
+                await self._poll()
+            problems = await collect_all((problem, problem_hosts(self._sources, problem)) for problem in self._problems)
+            counts = {name: of["proxies"] for name, of in self._shown["fleet"]["namespaces"].items()}
+            return MeshContext(problems, self._unhealthy, counts)
+
     def close(self) -> None:
         """Close the streams of all pages. The pages will try to reconnect."""
         for queue in self._pages:
@@ -110,56 +128,78 @@ class EventStream:
             "time": time.time(),
             "build": str(self._sources.build),
             "pod": self._sources.pod,
-            "revision": self._sources.db.revision,
-            "proxies": self._rows.plain(),
-            "problems": self._problems,
+            "traffic": self.traffic.is_enabled,
+            "history": list(self._sources.history.points),
             "certificates": [certificate._asdict() for certificate in valid],
+            **self._measurements(),
+            **self._shown,
         }
 
     async def _change(self) -> dict[str, Any]:
-        counts, problems, revision = self._counts, self._problems, self._revision
-        changed, gone, reached = await self._poll()
+        """Return what has changed since the last call, for all pages."""
+        shown, points = self._shown, self._sources.history
+        await self._poll()
         await self.graph.get()
-        changes: dict[str, Any] = {
+        changes = {
             "time": time.time(),
-            "memory": _memory(),
-            "cpu": self._counts.cpu - counts.cpu,
-            "responses": self._counts.responses - counts.responses,
-            "bytes": self._counts.bytes - counts.bytes,
-            "stall": _plain_stall(self._sources.worst_stall()),
-            "waiting": self._rows.waiting,
-            "reached": reached,
+            **self._measurements(),
+            **{name: part for name, part in self._shown.items() if shown.get(name) != part},
         }
-        if changed or gone:
-            changes |= {"proxies": [row.plain() for row in changed], "gone": gone}
-        if self._problems != problems:
-            changes["problems"] = self._problems
-        if self._revision != revision:
-            changes["revision"] = self._revision
-        if self.graph.number != self._sent_graph:
-            self._sent_graph = changes["picture"] = self.graph.number
+        if self.graph.number != shown.get("graph"):
+            self._shown["graph"] = changes["graph"] = self.graph.number
+        if points.number != self._point:
+            self._point = points.number
+            changes["point"] = points.points[-1]
         return changes
 
-    async def _poll(self) -> Difference:
-        difference, metrics = await self._rows.poll(), self._sources.metrics
-        self._counts = PushCounts(metrics.responses, metrics.response_bytes, time.process_time())
-        if self._revision != self._sources.db.revision or len(self._problems) < PROBLEMS:
-            self._problems = [plain_problem(p) for _, p in zip(range(PROBLEMS), self._sources.problems(), strict=False)]
-        self._revision = self._sources.db.revision
-        return difference
+    def _measurements(self) -> dict[str, Any]:
+        """Return the use of resources since the last call, and the longest stall of the event loop."""
+        metrics = self._sources.metrics
+        before, self._counters = self._counters, (metrics.responses, metrics.response_bytes, time.process_time())
+        responses, sent, cpu = (now - then for now, then in zip(self._counters, before, strict=True))
+        return {
+            "responses": responses,
+            "bytes": sent,
+            "cpu": cpu,
+            "memory": resident_memory(),
+            "stall": _plain_stall(self._sources.worst_stall()),
+        }
+
+    async def _poll(self) -> None:
+        """Update the parts that are sent when they differ from the last ones."""
+        await self._rows.poll()
+        sources, problems = self._sources, self._sources.problems()
+        if self._revision != problems.revision:
+            self._revision = problems.revision
+            every = await collect_all(problems)
+            every.sort(key=lambda problem: _ORDER.index(problem.severity))
+            self._problems = every[:PROBLEMS]
+            numbers = Counter(problem.severity for problem in every)
+            counts = {f"{level}s": numbers[level] for level in Severity}
+            plain = {"counts": counts, "items": [plain_problem(problem) for problem in self._problems]}
+        else:
+            plain = self._shown["problems"]
+        log, now = sources.changes, time.time()
+        rows = self._rows.unhealthy(now)
+        self._unhealthy = await collect_all(_unhealthy(sources.db, row, self._rows.key_of(row), now) for row in rows)
+        unhealthy = [row.plain(now) | {"services": p.services} for row, p in zip(rows, self._unhealthy, strict=True)]
+        self._shown = {
+            "revision": sources.db.revision,
+            "graph": self._shown.get("graph", self.graph.number),
+            "fleet": self._rows.summary(now) | {"unhealthy": unhealthy},
+            "problems": plain,
+            "changes": [log.plain(change) for change in islice(log, CHANGES)],
+        }
+
+
+def _unhealthy(db: Mesh, row: ProxyRow, key: str, now: float) -> UnhealthyProxy:
+    """Return the parts of the graph that a proxy belongs to."""
+    return UnhealthyProxy(row.state(now), row.namespace, services_of_proxy(db, key), gateways_of_proxy(db, key))
 
 
 def _plain_stall(stall: Stall | None) -> dict[str, Any] | None:
     """Return a stall of the event loop as a JSON object."""
     return {"seconds": stall.seconds, "time": stall.time, **stall.cause._asdict()} if stall is not None else None
-
-
-def _memory() -> int:
-    """Return the resident memory of this process in bytes, or 0 if it is unknown."""
-    try:
-        return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return 0
 
 
 def _event(name: str, value: dict[str, Any]) -> bytes:

@@ -29,7 +29,7 @@ _log = scope("ads")
 
 
 def log_outcome(outcome: EventOutcome) -> None:
-    event, proxies, acknowledged, nacked, disconnected, seconds = outcome
+    event, proxies, acknowledged, nacked, disconnected, seconds, _ = outcome
     text = "Push event[%d] to %d proxies: acknowledged:%d nacked:%d disconnected:%d after %.3fs"
     _log.info(text, event, proxies, acknowledged, nacked, disconnected, seconds, extra=fields(event=event))
 

@@ -22,6 +22,7 @@ class EventOutcome(NamedTuple):
     nacked: Number of affected proxies that rejected at least one of these responses.
     disconnected: Number of affected proxies that disconnected before they responded.
     seconds: Time from the commit until the last proxy responded.
+    seconds_99: Time from the commit until 99 percent of the proxies had responded, or 0.0 before that.
     """
 
     event: int
@@ -30,11 +31,17 @@ class EventOutcome(NamedTuple):
     nacked: int
     disconnected: int
     seconds: float
+    seconds_99: float = 0.0
+
+    @property
+    def responded(self) -> int:
+        """Return the number of proxies that have responded or disconnected."""
+        return self.acknowledged + self.nacked + self.disconnected
 
     @property
     def is_complete(self) -> bool:
         """Return whether every proxy has responded or disconnected."""
-        return self.acknowledged + self.nacked + self.disconnected >= self.proxies
+        return self.responded >= self.proxies
 
 
 class EventProgress:
@@ -52,6 +59,11 @@ class EventProgress:
         if len(self._events) > MAX_EVENTS:
             self._finish(next(iter(self._events)))
 
+    def find(self, event: int) -> EventOutcome | None:
+        """Return the current outcome of an event in progress, or None if it has finished."""
+        entry = self._events.get(event)
+        return entry[0]._replace(seconds=self._now() - entry[1]) if entry is not None else None
+
     def count_response(self, events: tuple[int, ...], has_nacked: bool) -> None:
         """Record that a proxy has responded to all consequences of some events, and whether it rejected any of them."""
         for event in events:
@@ -68,10 +80,17 @@ class EventProgress:
             return
         outcome, began_at = entry
         outcome = outcome._replace(**{field: getattr(outcome, field) + 1})
-        self._events[event] = outcome, began_at
         if outcome.is_complete:
+            self._events[event] = outcome, began_at
             self._finish(event)
+            return
+        if not outcome.seconds_99 and 100 * outcome.responded >= 99 * outcome.proxies:
+            outcome = outcome._replace(seconds_99=self._now() - began_at)
+        self._events[event] = outcome, began_at
 
     def _finish(self, event: int) -> None:
         outcome, began_at = self._events.pop(event)
-        self._on_outcome(outcome._replace(seconds=self._now() - began_at))
+        seconds = self._now() - began_at
+        if outcome.is_complete and not outcome.seconds_99:
+            outcome = outcome._replace(seconds_99=seconds)
+        self._on_outcome(outcome._replace(seconds=seconds))

@@ -163,6 +163,8 @@ class Session(abc.ABC):
         subscription = self.subscriptions.get(request.type_url)
         message = cut(request.error_detail.message, MAX_ERROR_LENGTH)
         if subscription is not None:
+            if not subscription.last_error:
+                subscription.rejected_since = subscription.sent_at
             subscription.last_error, subscription.in_flight = message, False
         return Acknowledgement(rejected=(request.error_detail.code, message))
 

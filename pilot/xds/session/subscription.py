@@ -24,6 +24,7 @@ class Subscription:
     held_names: Names that become owed when the proxy has acknowledged the clusters that wait for them.
     retained: Names that a reconnecting client still has, with their versions if the type has versions.
     dropped: Names that were missing in a request with a stale nonce.
+    rejected_since: Unix time of the first of the responses that were rejected in succession, if `last_error` is set.
     respond: Whether to answer the next acknowledgement with a complete response, because Envoy may be waiting for one.
     """
 
@@ -37,6 +38,7 @@ class Subscription:
         "nonce_sent",
         "owed",
         "owes_all",
+        "rejected_since",
         "requested",
         "respond",
         "retained",
@@ -51,7 +53,7 @@ class Subscription:
     ) -> None:
         self.type, self.requested, self.wildcard, self.retained = xds_type, requested, wildcard, retained
         self.nonce_sent = self.nonce_acked = self.last_error = ""
-        self.sent_at = 0.0
+        self.sent_at = self.rejected_since = 0.0
         self.sent_state: TypeState | None = None
         self._retained_size = sum(sys.getsizeof(text) for item in retained.items() for text in item)
         self.owes_all = True

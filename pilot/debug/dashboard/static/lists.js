@@ -1,129 +1,117 @@
-// Proxies by namespace, and problems by object.
-const MOST = 200; // rows of a table that are drawn at once
+// Lists: problems, proxies, changes and certificates.
+import { clock, command, count, duration, fold, h, link, mark, nameOf, number, objectLink, section, serviceLink, span, table, to, toObject, toProxy } from "./dom.js";
+import { changeName, proxyName, typesOf } from "./answer.js";
 
-function cell(text, kind = "", name = "td") {
-  const made = document.createElement(name);
-  made.textContent = text;
-  if (kind) made.className = kind;
-  return made;
+const MOST = 100, DAY = 86400;
+export const LEVEL = { error: "bad", warning: "warn", info: "note" };
+export const STATE = { refused: "bad", stale: "warn", waiting: "busy", synced: "ok" };
+const STATE_TEXT = { refused: "refuses", stale: "does not answer", waiting: "being updated", synced: "up to date" };
+
+export const problemLink = (problem) => (problem.kind ? link(toObject({ ...problem, group: problem.group || "", namespace: problem.namespace || "" }, problem.path || ""), `${problem.kind} ${nameOf(problem)}`) : h("b", {}, problem.file || "file"));
+
+export function problemItem(problem) {
+  return h(
+    "li", {}, mark(LEVEL[problem.severity] || "note", problem.severity), " ", problemLink(problem), problem.path ? [" ", h("code", {}, problem.path)] : null,
+    h("p", {}, problem.message), problem.file ? h("p", { class: "soft" }, `${problem.file}${problem.line ? `:${problem.line}` : ""} · ${problem.code}`) : h("p", { class: "soft" }, problem.code),
+  );
 }
 
-export function table(head, rows) {
-  const made = document.createElement("table");
-  const top = made.createTHead().insertRow();
-  head.forEach(([name, kind]) => { const th = cell(name, kind || "", "th"); th.scope = "col"; top.append(th); });
-  made.createTBody();
-  fill(made, rows);
-  return made;
+const filterLinks = (label, name, options, query, base) => h(
+  "div", { class: "filters", role: "group", "aria-label": label },
+  options.map(([value, text]) => {
+    const next = new URLSearchParams(query), on = (query.get(name) || "") === value;
+    if (value) next.set(name, value); else next.delete(name);
+    return h("a", { href: `${base}?${next}`, "aria-current": on ? "true" : null }, text);
+  }),
+);
+
+export function drawProblems(state, query) {
+  const { counts, items } = state.problems, severity = query.get("severity") || "", namespace = query.get("namespace") || "", about = query.get("about") || "";
+  const matching = items.filter((one) => (!severity || one.severity === severity) && (!namespace || one.namespace === namespace) && (!about || nameOf(one) === about));
+  const options = [["", `all ${number(counts.errors + counts.warnings + (counts.infos || 0))}`], ["error", count(counts.errors, "error")], ["warning", count(counts.warnings, "warning")], ["info", count(counts.infos || 0, "note")]];
+  return [
+    h("h2", {}, "Problems"), filterLinks("Severity", "severity", options, query, to("problems")),
+    namespace ? h("p", {}, `In namespace ${namespace}. `, link(to("problems"), "Show all")) : null,
+    matching.length ? h("ul", { class: "items" }, matching.slice(0, MOST).map(problemItem)) : h("p", { class: "none" }, items.length ? "No problem of this sort." : "There are no problems."),
+    matching.length > MOST ? h("p", {}, `${number(matching.length - MOST)} more: choose a severity, or see `, link("/debug/problemz?pretty", "all as JSON"), ".") : null,
+    h("p", { class: "soft" }, "On the command line:"), command(`pilotctl problems${namespace ? ` -n ${namespace}` : ""}`),
+  ];
 }
 
-// Brings the rows of a table to what they are to say, and touches only what differs: whatever is touched is laid out again.
-function fill(made, rows) {
-  const body = made.tBodies[0];
-  while (body.rows.length > rows.length) body.deleteRow(-1);
-  rows.forEach((cells, index) => {
-    const row = body.rows[index];
-    if (!row) { body.insertRow().append(...cells.map(([text, kind]) => cell(text, kind))); return; }
-    cells.forEach(([text, kind = ""], column) => {
-      const old = row.cells[column];
-      if (old.textContent !== text) old.textContent = text;
-      if (old.className !== kind) old.className = kind;
-    });
-  });
-}
-
-// Orders names as people do: ns-2 before ns-10.
-export const compare = new Intl.Collator(undefined, { numeric: true }).compare;
-
-function note(text) {
-  const made = document.createElement("p");
-  made.textContent = text;
-  return made;
-}
-
-function ago(seconds) {
-  if (seconds < 60) return `${Math.max(0, Math.floor(seconds))} s`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
-  return seconds < 172800 ? `${Math.floor(seconds / 3600)} h` : `${Math.floor(seconds / 86400)} d`;
-}
-
-// Draws proxies grouped by namespace; the rows of a group are made when it is opened.
-export function drawProxies(card, state) {
-  const every = [...state.proxies.values()];
-  const matching = state.query ? every.filter((row) => `${row.name}.${row.namespace} ${row.kind} ${row.version}`.toLowerCase().includes(state.query)) : every;
-  if (!matching.length) { card.replaceChildren(note(state.query ? "No proxy matches." : "No proxy is connected.")); return; }
-  const groups = new Map();
-  for (const row of matching) { if (!groups.has(row.namespace)) groups.set(row.namespace, []); groups.get(row.namespace).push(row); }
-  const kept = new Map([...card.querySelectorAll("details")].map((made) => [made.dataset.namespace, made]));
-  const few = matching.length <= 12;
-  const drawn = [...groups.keys()].sort(compare).map((namespace) => {
-    const made = kept.get(namespace) || group(namespace, few);
-    made.rows = groups.get(namespace);
-    summarize(made);
-    if (made.open) open(made);
-    return made;
-  });
-  const same = drawn.length === card.children.length && drawn.every((made, index) => card.children[index] === made);
-  if (!same) card.replaceChildren(...drawn);
-}
-
-function group(namespace, isOpen) {
-  const made = document.createElement("details");
-  made.dataset.namespace = namespace;
-  made.append(document.createElement("summary"));
-  made.open = isOpen;
-  made.addEventListener("toggle", () => { if (made.open) open(made); });
-  return made;
-}
-
-function summarize(made) {
-  const summary = made.querySelector("summary"), total = made.rows.length;
-  const waiting = made.rows.filter((row) => row.state === "waiting").length, refusing = made.rows.filter((row) => row.state === "error").length;
-  if (made.said === `${total} ${waiting} ${refusing}`) return;
-  made.said = `${total} ${waiting} ${refusing}`;
-  const name = document.createElement("b"), bar = document.createElement("span"), count = document.createElement("span");
-  name.textContent = made.dataset.namespace || "(no namespace)";
-  bar.className = "bar";
-  bar.setAttribute("aria-hidden", "true");
-  for (const part of [waiting, refusing]) { const piece = document.createElement("i"); piece.style.width = `${(100 * part) / total}%`; bar.append(piece); }
-  count.className = "count";
-  count.textContent = `${total} ${total === 1 ? "proxy" : "proxies"}` + (waiting ? `, ${waiting} not up to date` : "") + (refusing ? `, ${refusing} refusing` : "");
-  summary.replaceChildren(name, bar, count);
-}
-
-function open(made) {
-  const order = { error: 0, waiting: 1, synced: 2 }, now = Date.now() / 1000;
-  const rows = [...made.rows].sort((a, b) => order[a.state] - order[b.state] || compare(a.name, b.name));
-  const cells = rows.slice(0, MOST).map((row) => [
-    [row.name], [row.state === "waiting" ? `waits for ${ago(now - row.waits_since)}` : row.error || row.state, row.state],
-    [row.kind, "optional"], [row.version, "optional"], [ago(now - row.since), "optional"],
+export function drawProxies(answer, query, now, go) {
+  const { total, proxies } = answer, state = query.get("state") || "", text = query.get("text") || "", namespace = query.get("namespace") || "";
+  const input = h("input", { id: "proxy-filter", type: "search", value: text, placeholder: "name, namespace, type or version", "aria-label": "Filter proxies", oninput: (event) => {
+    const next = new URLSearchParams(query);
+    if (event.target.value) next.set("text", event.target.value); else next.delete("text");
+    go(`${to("proxies")}?${next}`);
+  } });
+  const rows = proxies.map((row) => [
+    link(toProxy(row.id), proxyName(row)), mark(STATE[row.state], stateText(row, now)),
+    row.kind, row.version, `${span(now - row.since)}`,
   ]);
-  const drawn = made.querySelector("table");
-  if (drawn) fill(drawn, cells);
-  else made.append(table([["proxy"], ["state"], ["type", "optional"], ["version", "optional"], ["since", "optional"]], cells));
-  made.querySelector("p")?.remove();
-  if (rows.length > MOST) made.append(note(`${rows.length - MOST} more: search for one.`));
+  return [
+    h("h2", {}, namespace ? `Proxies in ${namespace}` : "Proxies"), input,
+    filterLinks("State", "state", [["", "all"], ["refused", "refuse"], ["stale", "do not answer"], ["waiting", "being updated"], ["synced", "up to date"]], query, to("proxies")),
+    rows.length ? table(["proxy", "state", "type", "version", "connected for"], rows) : h("p", { class: "none" }, text || state || namespace ? "No proxy matches." : "No proxy is connected."),
+    total > rows.length ? h("p", {}, `${number(total - rows.length)} more: filter by name.`) : null,
+    h("p", { class: "soft" }, "On the command line:"), command("pilotctl proxy-status"),
+  ];
 }
 
-function place(problem) {
-  const made = document.createElement("div");
-  made.className = "path";
-  made.textContent = problem.file + (problem.line ? `:${problem.line}` : "");
-  return made;
+export function stateText(row, now) {
+  if (row.state === "refused") return `refuses ${typesOf(row.error_types)} since ${clock(row.error_since)}`;
+  return row.state === "stale" ? `has not answered for ${span(now - row.waits_since)}` : STATE_TEXT[row.state];
 }
 
-// Draws problems, errors first.
-export function drawProblems(card, state) {
-  const matching = state.problems.filter((p) => !state.query || JSON.stringify(Object.values(p)).toLowerCase().includes(state.query));
-  if (!matching.length) { card.replaceChildren(note(state.query && state.problems.length ? "No problem matches." : "Nothing is wrong.")); return; }
-  const order = { error: 0, warning: 1 };
-  matching.sort((a, b) => order[a.severity] - order[b.severity]);
-  const rows = matching.slice(0, MOST).map((p) => [
-    [p.severity, p.severity], [[p.kind, [p.namespace, p.name].filter(Boolean).join("/")].filter(Boolean).join(" ") || "file"],
-    [[p.path, p.message].filter(Boolean).join(": ")],
-  ]);
-  const drawn = table([["severity"], ["object"], ["what"]], rows);
-  matching.slice(0, MOST).forEach((p, index) => { if (p.file) drawn.tBodies[0].rows[index].cells[2].append(place(p)); });
-  card.replaceChildren(drawn);
-  if (matching.length > MOST) card.append(note(`${matching.length - MOST} more: search, or see all of them as JSON.`));
+// How far a change has been delivered: a bar, numbers, and the time until 99 percent had it.
+export function delivery(change) {
+  if (!change.proxies) return h("span", { class: "soft" }, "affects no proxy");
+  const done = change.acknowledged || 0, refused = change.refused || 0, gone = change.gone || 0;
+  const bar = h("span", { class: "bar", role: "img", "aria-label": `${done} of ${change.proxies} proxies` }, h("i", { class: "ok", style: { width: `${(100 * done) / change.proxies}%` } }), h("i", { class: "bad", style: { width: `${(100 * refused) / change.proxies}%` } }));
+  const more = [refused && count(refused, "refusal"), gone && `${number(gone)} disconnected`].filter(Boolean).join(", ");
+  const time = change.p99 ? `p99 ${duration(change.p99)}` : change.done ? `${duration(change.seconds || 0)}` : `since ${span(change.seconds || 0)}`;
+  return h("span", { class: "delivery" }, bar, h("span", { class: refused ? "bad" : "" }, `${number(done)}/${number(change.proxies)}${more ? `, ${more}` : ""}`), h("span", { class: "soft" }, time));
+}
+
+const ACTION = { add: "added", update: "changed", delete: "deleted", change: "changed" };
+
+export function changeItem(change, open = false) {
+  const objects = change.objects.map((one) => h("li", {}, `${ACTION[one.action]} `, one.name ? objectLink(one) : h("b", {}, one.kind), one.source ? h("span", { class: "soft" }, ` from ${one.source.startsWith("/") ? one.source.split("/").slice(-2).join("/") : one.source}`) : null));
+  const more = change.total - objects.length;
+  const list = h("ul", {}, objects, more > 0 ? h("li", { class: "soft" }, `and ${number(more)} more objects`) : null, change.endpoints ? h("li", { class: "soft" }, `${count(change.endpoints, "Pod or EndpointSlice", "Pods and EndpointSlices")}`) : null);
+  return h("li", { class: "change" }, h("div", { class: "line" }, h("time", {}, clock(change.time, true)), delivery(change)), objects.length > 3 ? fold(`change ${change.number}`, changeName(change), open, list) : list);
+}
+
+export function drawChanges(state, query) {
+  const name = query.get("about") || "", matching = name ? state.changes.filter((change) => change.objects.some((one) => nameOf(one) === name)) : state.changes;
+  return [
+    h("h2", {}, "What changed"), name ? h("p", {}, `Changes of ${name}. `, link(to("changes"), "Show all")) : h("p", { class: "soft" }, "The last changes of the configuration, newest first, and how many proxies have them."),
+    matching.length ? h("ul", { class: "items" }, matching.map((change) => changeItem(change))) : h("p", { class: "none" }, "Nothing has changed since the control plane started."),
+  ];
+}
+
+export function drawCertificates(state, now) {
+  const sorted = [...state.certificates].sort((a, b) => a.ends - b.ends), first = Math.min(now, ...sorted.map((one) => one.begins || now)), last = Math.max(now + DAY, ...sorted.map((one) => one.ends));
+  const rows = sorted.map((one) => {
+    const days = (one.ends - now) / DAY, level = days < 0 ? "bad" : days < 7 ? "warn" : "ok";
+    const [kind, name] = one.name.startsWith("Secret ") ? ["Secret", one.name.slice(7)] : ["", one.name];
+    const [namespace, secret] = name.split("/");
+    const x = (time) => `${(100 * (time - first)) / (last - first)}%`;
+    return [
+      kind ? link(toObject({ group: "", kind, namespace, name: secret }), one.name) : one.name,
+      mark(level, days < 0 ? `ended ${span(now - one.ends)} ago` : `${span(one.ends - now)} left`), new Date(one.ends * 1000).toISOString().slice(0, 16).replace("T", " ") + " UTC",
+      h("span", { class: "validity", "aria-hidden": "true" }, h("i", { class: level, style: { left: x(one.begins || first), width: `${(100 * (one.ends - (one.begins || first))) / (last - first)}%` } }), h("b", { style: { left: x(now) } })),
+    ];
+  });
+  return [h("h2", {}, "Certificates"), h("p", { class: "soft" }, "Certificates of the mesh's authority, and of Secrets for gateways and clients. Those that end first are on top."), rows.length ? table(["certificate", "left", "ends", "validity"], rows) : h("p", { class: "none" }, "The control plane knows no certificates.")];
+}
+
+// The panel beside the graph when nothing is chosen: the last changes and the proxies with problems.
+export function overview(state, now) {
+  const unhealthy = state.fleet.unhealthy.slice(0, 8), changes = state.changes.slice(0, 6), errors = state.problems.items.filter((one) => one.severity === "error").slice(0, 4);
+  return [
+    unhealthy.length ? section("Proxies with problems", h("ul", { class: "items" }, unhealthy.map((row) => h("li", {}, link(toProxy(row.id), proxyName(row)), " ", mark(STATE[row.state], stateText(row, now)), row.services.length ? h("p", { class: "soft" }, "serves ", row.services.slice(0, 3).map(([host, namespace], index) => [index ? ", " : "", serviceLink({ host, namespace })])) : null)))) : null,
+    errors.length ? section("Errors", h("ul", { class: "items" }, errors.map(problemItem))) : null,
+    section("What changed", changes.length ? h("ul", { class: "items" }, changes.map((change) => changeItem(change))) : h("p", { class: "none" }, "Nothing has changed since the control plane started."), state.changes.length > 6 ? link(to("changes"), "all changes") : null),
+  ];
 }

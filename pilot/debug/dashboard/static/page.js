@@ -1,112 +1,237 @@
-// The page: what the server tells goes into one state, and each part is drawn from it.
-import { drawPicture, describe } from "./picture.js";
-import { drawProblems, drawProxies } from "./lists.js";
-import { drawCertificates, drawChanges, drawPlots, remember } from "./plots.js";
+// The page: its state, what the URL shows of it, and the events that change it.
+import { drawAnswer, drawTiles } from "./answer.js";
+import { charts, pointOf } from "./charts.js";
+import { ask, clock, command, h, link, parse, show, span, to } from "./dom.js";
+import { Graph, legend, rateText } from "./graph.js";
+import { drawCertificates, drawChanges, drawProblems, drawProxies, overview } from "./lists.js";
+import { drawObject } from "./object.js";
+import { drawProxy, drawResource, drawResources } from "./proxy.js";
+import { listenToSearch } from "./search.js";
+import { drawEdge, drawNamespace, drawService } from "./service.js";
 
-const PICTURE_MS = 3000; // between two looks at the whole mesh
+const SILENCE = 4, MESH_PAUSE = 2000, TRAFFIC_PAUSE = 15000, TYPING = 200; // seconds; milliseconds
 const by = (id) => document.getElementById(id);
-const state = {
-  proxies: new Map(), problems: [], certificates: [], points: [], changes: [], mesh: null, expanded: new Set(), chosen: "", query: "", build: "", width: 0,
-};
-let meshDue = 0;
-let meshTimer = 0;
+const state = { fleet: null, problems: null, certificates: [], changes: [], points: [], mesh: null, traffic: null, cpu: 0, memory: 0 };
+let view = { kind: "", parts: [], query: new URLSearchParams(), opened: "", chosen: "" };
+let heard = 0, offset = 0, shown = null, graph = null, shouldCenter = false, meshTimer = 0, meshDue = 0, detailDue = 0, trafficTimer = 0, width = 0, asked = 0;
 
-const parts = {
-  facts: () => drawFacts(by("facts")),
-  picture: () => state.mesh && state.width && drawPicture(by("picture"), state, { choose, toggle }),
-  proxies: () => drawProxies(by("proxies"), state),
-  problems: () => drawProblems(by("problems"), state),
-  plots: () => { drawPlots(by("pushes"), by("process"), state); drawChanges(by("changes"), state); },
-  certificates: () => drawCertificates(by("certificates"), state),
-};
-const wanted = new Set();
+const now = () => Date.now() / 1000 + offset;
 
-// Draws parts in the next frame, each once, whatever was told until then.
-function draw(...names) {
-  if (wanted.size === 0) requestAnimationFrame(() => { const now = [...wanted]; wanted.clear(); now.forEach((name) => parts[name]()); });
-  names.forEach((name) => wanted.add(name));
+// -- what the URL shows ----------------------------------------------------------------------------------------------
+
+const GRAPHS = new Set(["", "namespace", "service", "edge"]);
+
+function read() {
+  const { parts, query } = parse(location.hash), kind = parts[0] || "";
+  const next = { kind, parts, query, opened: "", chosen: "" };
+  const places = { namespace: () => [parts[1], `namespace ${parts[1]}`], service: () => [parts[1], `service ${parts[1]}/${parts[2]}`], edge: () => [openedOf(parts[1]) || openedOf(parts[2]), `${parts[1]}\n${parts[2]}`] };
+  if (places[kind]) [next.opened, next.chosen] = places[kind]();
+  return next;
+}
+const openedOf = (place) => (place?.startsWith("service ") ? place.slice(8).split("/")[0] : "");
+const onlyNamespace = () => (state.mesh?.namespaces.length === 1 ? state.mesh.namespaces[0].name : "");
+
+async function navigate() {
+  const before = view;
+  view = read();
+  shouldCenter = view.kind === "service" || view.kind === "edge";
+  const isTyping = document.activeElement?.type === "search" && view.kind === before.kind && view.parts.join("/") === before.parts.join("/");
+  if (opened() !== openedBy(before)) await fetchMesh(true);
+  await draw(true);
+  if (before.kind && !isTyping && (before.kind !== view.kind || before.parts.join() !== view.parts.join()) && !GRAPHS.has(view.kind)) scrollTo(0, 0);
+}
+const opened = () => openedBy(view);
+const openedBy = (one) => one.opened || onlyNamespace();
+
+// Goes to an address while the user types, without an entry in the history for each letter.
+let typing = 0;
+function go(hash) { clearTimeout(typing); typing = setTimeout(() => { history.replaceState(null, "", hash); navigate(); }, TYPING); }
+
+// -- drawing ---------------------------------------------------------------------------------------------------------
+
+function frame() {
+  const isGraph = GRAPHS.has(view.kind), element = by("view");
+  if (shown === (isGraph ? "graph" : "list")) return;
+  shown = isGraph ? "graph" : "list";
+  if (isGraph) {
+    const canvas = h("div", { id: "graph" }), crumbs = h("p", { id: "crumbs" }), hint = h("div", { id: "hint" });
+    element.className = "split";
+    element.replaceChildren(h("section", { class: "card picture", "aria-label": "Graph" }, crumbs, canvas, hint), h("section", { class: "card", id: "detail", "aria-label": "Details" }));
+    graph = new Graph(canvas);
+    watch.disconnect();
+    watch.observe(canvas);
+    width = 0;
+  } else {
+    graph = null;
+    element.className = "card";
+    element.replaceChildren();
+  }
 }
 
-function drawFacts(list) {
-  const rows = [...state.proxies.values()];
-  const behind = rows.filter((row) => row.state === "waiting").length;
-  const refusing = rows.filter((row) => row.state === "error").length;
-  const facts = [
-    [state.mesh ? state.mesh.services : "…", "services", ""], [rows.length, "proxies", ""], [behind, "not up to date", behind ? "warn" : ""],
-    [refusing, "refuse something", refusing ? "bad" : ""], [state.problems.length, "problems", state.problems.length ? "bad" : ""],
-  ];
-  facts.forEach(([value, name, kind], index) => {
-    const item = list.children[index] || list.appendChild(fact(name));
-    if (item.className !== kind) item.className = kind;
-    if (item.firstChild.textContent !== String(value)) item.firstChild.textContent = String(value);
-  });
+const watch = new ResizeObserver(([seen]) => { if (Math.abs(seen.contentRect.width - width) > 1) { width = seen.contentRect.width; drawGraph(); } });
+
+function drawGraph() {
+  if (!graph || !state.mesh || !width) return;
+  if (isEmpty()) { show(by("graph"), firstSteps()); by("crumbs").textContent = ""; show(by("hint")); graph = null; shown = "empty"; return; }
+  const inside = opened();
+  show(by("crumbs"), inside ? [link("#/", "all namespaces"), " › ", link(to("namespace", inside), inside)] : h("span", {}, "Namespaces and gateways. Open a namespace to see its services."));
+  graph.draw(state.mesh, inside, view.chosen, state.traffic, width);
+  show(by("hint"), legend(state.traffic?.enabled), trafficHint());
+  if (shouldCenter) { shouldCenter = false; requestAnimationFrame(() => graph?.center()); }
 }
 
-function fact(name) {
-  const item = document.createElement("li"), label = document.createElement("span");
-  label.textContent = name;
-  item.append(document.createElement("b"), label);
-  return item;
+function trafficHint() {
+  if (!state.traffic?.enabled) return h("p", { class: "soft" }, "For request rates, success and latency on the boxes and lines, start pilot-discovery with ", h("code", {}, "--prometheusURL=http://prometheus.istio-system:9090"), ".");
+  return state.traffic.error ? h("p", { class: "verdict" }, `No traffic: ${state.traffic.error}`) : null;
 }
 
-async function fetchMesh() {
+const isEmpty = () => state.mesh && !state.mesh.services && !state.fleet?.proxies && !view.kind;
+
+function firstSteps() {
+  return h(
+    "div", { class: "steps" }, h("h2", {}, "Three steps to a mesh"),
+    h("ol", {}, h("li", {}, h("b", {}, "Give it services. "), "Connect it to a cluster, or write objects to a folder:", command("pilot-discovery discovery --configDir ./mesh")),
+      h("li", {}, h("b", {}, "Start a proxy. "), "Have sidecars injected into a namespace, and restart its Pods:", command("kubectl label namespace default istio-injection=enabled"), command("kubectl rollout restart deployment -n default")),
+      h("li", {}, h("b", {}, "Look whether it is up to date. "), "It appears on this page, and here:", command("pilotctl proxy-status"))),
+    h("p", { class: "soft" }, "The page shows them as soon as they are there."),
+  );
+}
+
+async function draw(isNew = false) {
+  if (!state.fleet) return;
+  frame();
+  drawGraph();
+  document.body.toggleAttribute("data-chosen", Boolean(view.chosen));
+  const target = GRAPHS.has(view.kind) ? by("detail") : by("view"), current = ++asked;
+  if (!target) return;
+  try {
+    const content = await detail(isNew);
+    if (current !== asked || content === undefined) return;
+    show(target, content);
+    await after(target);
+    if (isNew && view.kind === "object") target.querySelector(".marked")?.scrollIntoView({ block: "center" });
+  } catch (error) {
+    if (current === asked) show(target, h("h2", {}, "Not here"), h("p", { class: "none" }, error.message), h("p", {}, link("#/", "back to the mesh")));
+  }
+}
+
+let cache = { key: "", text: "" };
+// Fetches an answer, and returns undefined if it is the same as the one that is shown.
+async function fresh(isNew, name, parameters, extra) {
+  const answer = await ask(name, parameters), key = `${name} ${JSON.stringify(parameters)}`, text = JSON.stringify([answer, extra]);
+  if (!isNew && cache.key === key && cache.text === text) return undefined;
+  cache = { key, text };
+  return answer;
+}
+
+async function detail(isNew) {
+  const [kind, ...rest] = view.parts, { query } = view;
+  detailDue = Date.now() + MESH_PAUSE;
+  if (kind === "service") { const answer = await fresh(isNew, "service", { namespace: rest[0], host: rest[1] }, state.changes[0]); return answer && drawService(answer, state); }
+  if (kind === "object") { const answer = await fresh(isNew, "object", { group: rest[0], kind: rest[1], namespace: rest[2], name: rest[3] }, state.changes[0]); return answer && drawObject(answer, state, query.get("path") || ""); }
+  if (kind === "proxies") { const answer = await fresh(isNew, "proxies", Object.fromEntries(query)); return answer && drawProxies(answer, query, now(), go); }
+  if (kind === "proxy") { const answer = await fresh(isNew, "proxy", { id: rest[0] }); return answer && drawProxy(answer, rest[1], rest[2], now()); }
+  if (kind === "problems") return drawProblems(state, query);
+  if (kind === "changes") return drawChanges(state, query);
+  if (kind === "certificates") return drawCertificates(state, now());
+  if (kind === "load") return [h("h2", {}, "The last hour"), charts(state.points, state.changes, now()), stall()];
+  if (kind === "edge") return state.mesh && drawEdge(rest[0], rest[1], state);
+  if (!state.mesh) return undefined;
+  return opened() && (kind || onlyNamespace()) && !isEmpty() ? drawNamespace(opened(), state, now()) : overview(state, now());
+}
+
+async function after(target) {
+  const [kind, id, type, name] = view.parts;
+  if (kind !== "proxy" || !type) return;
+  const element = target.querySelector("#resources");
+  await (name ? drawResource(element, id, type, name) : drawResources(element, id, type, view.query, go));
+}
+
+function stall() {
+  const one = state.stall;
+  return h("p", { class: "soft" }, one ? `The event loop was blocked for at most ${one.seconds.toFixed(2)} s in the last hour, at ${clock(one.time, true)} by ${one.work}${one.subject ? ` (${one.subject})` : ""}.` : "The event loop was not blocked in the last hour.");
+}
+
+function drawHead() {
+  if (!state.fleet) return;
+  drawAnswer(by("answer"), state, now());
+  drawTiles(by("tiles"), state);
+}
+
+// -- data ------------------------------------------------------------------------------------------------------------
+
+async function fetchMesh(isUrgent = false) {
   clearTimeout(meshTimer);
   const wait = meshDue - Date.now();
-  if (wait > 0) { meshTimer = setTimeout(fetchMesh, wait); return; }
-  meshDue = Date.now() + PICTURE_MS;
-  const query = [...state.expanded].map((name) => `namespace=${encodeURIComponent(name)}`).join("&");
-  const answer = await fetch(`/debug/dashboard/mesh?${query}`).catch(() => null);
-  if (!answer || !answer.ok) { meshTimer = setTimeout(fetchMesh, 5000); return; }
-  state.mesh = await answer.json();
-  draw("picture", "facts");
-  if (state.chosen) describe(by("detail"), state);
+  if (!isUrgent && wait > 0) { meshTimer = setTimeout(fetchMesh, wait); return; }
+  meshDue = Date.now() + MESH_PAUSE;
+  const namespace = view.opened || onlyNamespace();
+  try { state.mesh = await ask("mesh", { namespace }); } catch { meshTimer = setTimeout(fetchMesh, 5000); return; }
+  if (!namespace && onlyNamespace()) { try { state.mesh = await ask("mesh", { namespace: onlyNamespace() }); } catch { return; } }
+  drawHead();
+  if (shown === "empty" && state.mesh.services) shown = null;
+  drawGraph();
+  if (!isUrgent) draw();
 }
 
-function choose(place) {
-  state.chosen = state.chosen === place ? "" : place;
-  describe(by("detail"), state);
-  draw("picture");
+async function fetchTraffic() {
+  clearTimeout(trafficTimer);
+  if (!document.hidden) {
+    try { state.traffic = await ask("traffic", { namespace: opened() }); } catch { /* the banner says it */ }
+    drawGraph();
+  }
+  if (state.traffic?.enabled) trafficTimer = setTimeout(fetchTraffic, TRAFFIC_PAUSE);
 }
 
-function toggle(namespace) {
-  if (!state.expanded.delete(namespace)) state.expanded.add(namespace);
-  meshDue = 0;
-  fetchMesh();
-}
-
-function takeProxies(rows, gone = []) {
-  const before = state.proxies.size, added = rows.filter((row) => !state.proxies.has(row.id)).length;
-  rows.forEach((row) => state.proxies.set(row.id, row));
-  gone.forEach((id) => state.proxies.delete(id));
-  return added > 0 || state.proxies.size < before;
+function take(told) {
+  heard = Date.now() / 1000;
+  offset = told.time - heard;
+  const parts = ["fleet", "problems", "changes", "certificates", "cpu", "memory", "stall"].filter((name) => told[name] !== undefined);
+  for (const name of parts) state[name] = told[name];
+  if (told.history) state.points = told.history.map(pointOf);
+  if (told.point) { state.points.push(pointOf(told.point)); while (state.points.length > 360) state.points.shift(); }
+  const changed = ["fleet", "problems", "changes", "certificates", "point"].some((name) => told[name] !== undefined);
+  return changed;
 }
 
 function listen() {
   const events = new EventSource("/debug/dashboard/events");
-  events.addEventListener("state", (event) => {
+  events.addEventListener("state", async (event) => {
     const told = JSON.parse(event.data);
-    state.proxies.clear();
-    takeProxies(told.proxies);
-    Object.assign(state, { problems: told.problems, certificates: told.certificates, build: told.build });
-    by("live").textContent = `Live · ${told.pod || "pilot-discovery"} ${told.build.replaceAll("-unknown", "")}`;
-    draw("facts", "proxies", "problems", "certificates", "plots");
-    fetchMesh();
+    take(told);
+    by("build").textContent = `${told.pod || "pilot-discovery"} ${told.build.replaceAll("-unknown", "")}`;
+    drawHead();
+    banner();
+    await fetchMesh(true);
+    draw(true);
+    fetchTraffic();
   });
   events.addEventListener("change", (event) => {
     const told = JSON.parse(event.data);
-    remember(state, told);
-    draw("plots");
-    let stale = told.picture !== undefined || told.problems !== undefined;
-    if (told.proxies) { stale = takeProxies(told.proxies, told.gone) || stale; draw("facts", "proxies"); }
-    if (told.problems) { state.problems = told.problems; draw("facts", "problems"); }
-    if (stale) fetchMesh();
+    const hasMore = take(told);
+    requestAnimationFrame(() => {
+      drawHead();
+      if (told.graph !== undefined || told.problems || told.fleet || told.revision !== undefined) fetchMesh();
+      else if (hasMore && Date.now() > detailDue) draw();
+    });
+    banner();
   });
-  events.onerror = () => { by("live").textContent = "Not connected: it is tried again"; };
 }
 
+// Says how old the page is if the control plane does not answer.
+function banner() {
+  const age = Date.now() / 1000 - heard, element = by("banner");
+  const isSilent = heard > 0 && age > SILENCE;
+  if (element.hidden !== !isSilent) element.hidden = !isSilent;
+  document.body.classList.toggle("stale", isSilent);
+  if (isSilent) element.textContent = `The control plane does not answer. What you see is ${span(age)} old, from ${clock(heard + offset, true)}.`;
+  by("live").textContent = isSilent ? "disconnected" : heard ? "live" : "";
+}
+
+// -- start -----------------------------------------------------------------------------------------------------------
+
 function useTheme() {
-  const root = document.documentElement;
-  const kept = localStorage.getItem("theme");
+  const root = document.documentElement, kept = localStorage.getItem("theme");
   if (kept) root.dataset.theme = kept;
   by("theme").addEventListener("click", () => {
     const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
@@ -115,16 +240,10 @@ function useTheme() {
   });
 }
 
-by("search").addEventListener("submit", (event) => event.preventDefault());
-by("query").addEventListener("input", (event) => { state.query = event.target.value.trim().toLowerCase(); draw("picture", "proxies", "problems"); });
-document.addEventListener("keydown", (event) => {
-  if (event.key === "/" && !(event.target instanceof HTMLInputElement)) { event.preventDefault(); by("query").focus(); }
-  if (event.key === "Escape" && state.chosen) choose(state.chosen);
-});
-new ResizeObserver(([seen]) => {
-  if (seen.contentRect.width === state.width) return;
-  state.width = seen.contentRect.width;
-  draw("picture");
-}).observe(by("picture"));
 useTheme();
+listenToSearch(by("query"), by("results"), by("found"));
+view = read();
+addEventListener("hashchange", navigate);
+document.addEventListener("keydown", (event) => { if (event.key === "Escape" && view.kind && !event.target.closest?.("#search")) history.back(); });
+setInterval(() => { banner(); if (state.fleet?.unhealthy.length) drawAnswer(by("answer"), state, now()); }, 1000);
 listen();

@@ -7,168 +7,178 @@ from typing import Any
 import pytest
 
 from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.config.kinds.istio import AUTHORIZATION_POLICY, VIRTUAL_SERVICE
 from pilot.config.object import ObjectKey
-from pilot.config.problem import ObjectRef
+from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.debug.dashboard.mesh import (
+    Caller,
     Link,
     MeshContext,
     MeshGraph,
     ServiceFacts,
+    UnhealthyProxy,
     links_of_route,
     service_facts,
     show_graph,
 )
-from pilot.mesh.model.service import ServiceRef
+from pilot.mesh.model.service import Registry, ServiceRef
 from pilot.mesh.registry.services import service_refs
 from testing.mesh.listeners import service
 from testing.mesh.objects import Plain, at, endpoint_slice, make, pod, world
 
 WEB, API, SHOP = "web.a.svc.cluster.local", "api.b.svc.cluster.local", "shop.example"
-POLICIES = ("ALLOW a/p",)
+ALLOW = ObjectKey("a", "p")
+
+
+def facts_of(namespace: str, host: str, ready: int = 1, total: int = 1, **fields: Any) -> ServiceFacts:
+    whole: Any = {"access": "open", "callers": (), "policies": (), "accounts": (), "mtls": "", "ports": (80,)} | fields
+    return ServiceFacts(namespace=namespace, host=host, registry=Registry.KUBERNETES, ready=ready, total=total, **whole)
+
+
+def route_ref(name: str) -> ObjectRef:
+    return ObjectRef(VIRTUAL_SERVICE.id, "a", name)
+
+
+def problem(kind: str, namespace: str, name: str, severity: Severity = Severity.ERROR) -> Problem:
+    return Problem(
+        code="c", object=ObjectRef(GroupKind(NETWORKING, kind), namespace, name), message="m", severity=severity
+    )
+
+
+NOTHING = MeshContext([], [], {})
 GRAPH = MeshGraph(
     [
-        ServiceFacts("b", API, (90,), 0, 0, None, ()),
-        ServiceFacts("a", WEB, (80, 81), 1, 2, (("b", "x"), ("b", "y"), ("gone", "")), POLICIES),
-        ServiceFacts("a", SHOP, (), 0, 3, (), ()),
+        facts_of("b", API, 0, 0, accounts=("x",)),
+        facts_of("a", WEB, 1, 2, access="restricted", callers=(Caller("b", "x", ALLOW), Caller("gone", "", ALLOW))),
+        facts_of("a", SHOP, 0, -1),
     ],
     (ObjectKey("a", "g"), ObjectKey("b", "g")),
     [
-        Link("gateway a/g", WEB, "a/r"),
-        Link("gateway a/g", WEB, "a/s"),
-        Link(SHOP, WEB, "a/r"),
-        Link(WEB, WEB, "a/r"),
-        Link("unknown.example", WEB, "a/r"),
-        Link(SHOP, "unknown.example", "a/r"),
-        Link("gateway a/g", "unknown.example", "a/r"),
+        Link("gateway a/g", WEB, route_ref("r")),
+        Link("gateway a/g", WEB, route_ref("s")),
+        Link(SHOP, WEB, route_ref("r")),
+        Link(WEB, WEB, route_ref("r")),
+        Link("unknown.example", WEB, route_ref("r")),
+        Link("gateway a/g", "unknown.example", route_ref("r")),
     ],
 )
-OBJECTS = (
-    (GroupKind(NETWORKING, kind), namespace, name)
-    for kind, namespace, name in (
-        ("Gateway", "a", "g"),
-        ("VirtualService", "a", "web"),
-        ("DestinationRule", "a", "web"),
-        ("DestinationRule", "b", "web"),
-        ("Sidecar", "a", "web"),
-    )
+
+
+def links(view: Plain) -> list[tuple[str, str, list[str], int]]:
+    return [(link["from"], link["to"], link["kinds"], link["count"]) for link in view["links"]]
+
+
+def test_services_of_the_opened_namespace_are_shown() -> None:
+    folded = show_graph(GRAPH, NOTHING, "")
+    assert [(n["name"], n["count"], n["unready"], n["services"]) for n in folded["namespaces"]] == [
+        ("a", 2, 0, []),
+        ("b", 1, 1, []),
+    ]
+    opened = show_graph(GRAPH, NOTHING, "a")
+    assert [[s["host"] for s in n["services"]] for n in opened["namespaces"]] == [[SHOP, WEB], []]
+    assert folded["services"] == opened["services"] == 3
+
+
+def test_links_between_visible_places_are_combined() -> None:
+    assert links(show_graph(GRAPH, NOTHING, "")) == [
+        ("gateway a/g", "namespace a", ["route"], 2),
+        ("namespace b", "namespace a", ["policy"], 1),
+    ]
+    assert links(show_graph(GRAPH, NOTHING, "a")) == [
+        ("gateway a/g", f"service a/{WEB}", ["route"], 2),
+        ("namespace b", f"service a/{WEB}", ["policy"], 1),
+        (f"service a/{SHOP}", f"service a/{WEB}", ["route"], 1),
+    ]
+
+
+def test_caller_in_the_opened_namespace_is_the_service_with_its_account() -> None:
+    view = show_graph(GRAPH, NOTHING, "b")
+    (link,) = [link for link in view["links"] if link["kinds"] == ["policy"]]
+    assert (link["from"], link["to"]) == (f"service b/{API}", "namespace a")
+    assert link["by"] == [
+        {"group": AUTHORIZATION_POLICY.id.group, "kind": "AuthorizationPolicy", "namespace": "a", "name": "p"}
+    ]
+
+
+def test_errors_warnings_and_unhealthy_proxies_are_counted_apart() -> None:
+    problems = [
+        (problem("VirtualService", "a", "any"), (WEB,)),
+        (problem("DestinationRule", "a", "web", Severity.WARNING), ()),
+        (problem("Gateway", "a", "g"), ()),
+        (problem("Sidecar", "a", "web"), ()),
+    ]
+    proxies = [
+        UnhealthyProxy("refused", "a", (ServiceRef(WEB, "a"),)),
+        UnhealthyProxy("stale", "b", (), (ObjectKey("b", "g"),)),
+    ]
+    view = show_graph(GRAPH, MeshContext(problems, proxies, {"a": 7}), "a")
+    web = next(s for s in view["namespaces"][0]["services"] if s["host"] == WEB)
+    levels = ("errors", "warnings", "refused", "stale")
+    assert [web[level] for level in levels] == [1, 1, 1, 0]
+    assert [view["namespaces"][0][level] for level in levels] == [3, 1, 1, 0]
+    assert [[gateway[level] for level in levels] for gateway in view["gateways"]] == [[1, 0, 0, 0], [0, 0, 0, 1]]
+    assert [n["proxies"] for n in view["namespaces"]] == [7, 0]
+
+
+SERVICE_OBJECTS = (
+    service("web", "[{name: http, port: 80, targetPort: 8080}, {name: more, port: 81}]"),
+    pod("web-0", "10.0.0.1", labels="{app: web}"),
+    endpoint_slice("web", at("10.0.0.1", "web-0"), at("10.0.0.2", conditions="{ready: false}")),
 )
-CONTEXT = MeshContext([ObjectRef(*parts) for parts in OBJECTS], ["a", "a", "c"])
 
 
-def row(
-    namespace: str,
-    host: str,
-    ports: list[int],
-    ready: int,
-    total: int,
-    problems: int,
-    callers: Any,
-    policies: tuple[str, ...] = (),
-) -> Plain:
-    return {
-        "namespace": namespace,
-        "host": host,
-        "ports": tuple(ports),
-        "ready": ready,
-        "total": total,
-        "callers": callers,
-        "policies": policies,
-        "problems": problems,
-    }
+def policy(name: str, rules: str, action: str = "ALLOW", **annotations: str) -> Plain:
+    row = make("AuthorizationPolicy", name, f"{{action: {action}, rules: [{rules}]}}", "a")
+    row["metadata"]["annotations"] = annotations
+    return row
 
 
-def link(source: str, target: str, kind: str = "route", by: str = "", count: int = 1) -> Plain:
-    return {"from": source, "to": target, "kind": kind, "by": by, "count": count}
+def facts_with(*objects: Plain) -> ServiceFacts:
+    db = world(*SERVICE_OBJECTS, *objects).mesh
+    facts = service_facts(db, ServiceRef(WEB, "a"))
+    assert facts is not None
+    return facts
 
 
-def test_small_mesh_is_shown_in_full() -> None:
-    assert show_graph(GRAPH, CONTEXT, frozenset()) == {
-        "namespaces": [
-            {
-                "name": "a",
-                "count": 2,
-                "unready": 1,
-                "problems": 4,
-                "proxies": 2,
-                "services": [
-                    row("a", SHOP, [], 0, 3, 0, ()),
-                    row("a", WEB, [80, 81], 1, 2, 2, (("b", "x"), ("b", "y"), ("gone", "")), POLICIES),
-                ],
-            },
-            {
-                "name": "b",
-                "count": 1,
-                "unready": 1,
-                "problems": 1,
-                "proxies": 0,
-                "services": [row("b", API, [90], 0, 0, 0, None)],
-            },
-        ],
-        "gateways": [{"namespace": "a", "name": "g", "problems": 1}, {"namespace": "b", "name": "g", "problems": 0}],
-        "links": [
-            link("gateway a/g", f"service {WEB}", by="a/r"),
-            link("gateway a/g", f"service {WEB}", by="a/s"),
-            link("namespace b", f"service {WEB}", "policy", count=2),
-            link(f"service {SHOP}", f"service {WEB}", by="a/r"),
-        ],
-        "services": 3,
-    }
-
-
-def test_folded_namespaces_replace_their_services(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pilot.debug.dashboard.mesh.WHOLE", 2)
-    both = Link(API, WEB, "b/r"), Link(API, SHOP, "b/r")
-    graph = GRAPH._replace(links=[*GRAPH.links, *both])
-    folded = show_graph(graph, CONTEXT, frozenset({"c"}))
-    assert [(namespace["name"], namespace["count"], namespace["services"]) for namespace in folded["namespaces"]] == [
-        ("a", 2, []),
-        ("b", 1, []),
-    ]
-    assert folded["links"] == [
-        link("gateway a/g", "namespace a", by="a/r"),
-        link("gateway a/g", "namespace a", by="a/s"),
-        link("namespace b", "namespace a", "policy", count=2),
-        link("namespace b", "namespace a", by="b/r", count=2),
-    ]
-    unfolded = show_graph(graph, CONTEXT, frozenset({"b"}))
-    assert [(namespace["name"], len(namespace["services"])) for namespace in unfolded["namespaces"]] == [
-        ("a", 0),
-        ("b", 1),
-    ]
-    assert link(f"service {API}", "namespace a", by="b/r", count=2) in unfolded["links"]
-
-
-def test_mesh_at_the_limit_is_shown_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pilot.debug.dashboard.mesh.WHOLE", 3)
-    assert [len(namespace["services"]) for namespace in show_graph(GRAPH, CONTEXT, frozenset())["namespaces"]] == [
-        2,
-        1,
-    ]
-
-
-def test_folded_namespace_has_no_link_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pilot.debug.dashboard.mesh.WHOLE", 0)
-    graph = MeshGraph([ServiceFacts("a", WEB, (80,), 1, 1, (("a", ""),), ())], (), [])
-    assert show_graph(graph, CONTEXT, frozenset())["links"] == []
-    assert show_graph(graph, CONTEXT, frozenset({"a"}))["links"] == [link("namespace a", f"service {WEB}", "policy")]
+@pytest.mark.parametrize(
+    ("policies", "access", "callers"),
+    [
+        ((), "open", []),
+        ((policy("p", "{to: [{operation: {methods: [GET]}}]}", "DENY"),), "open", []),
+        ((policy("p", "{}", "DENY"),), "closed", []),
+        ((policy("p", ""),), "closed", []),
+        ((policy("p", "", **{"istio.io/dry-run": "true"}),), "open", []),
+        ((policy("p", "{}"),), "open", []),
+        ((policy("p", "{from: [{source: {namespaces: [b]}}]}"),), "restricted", [("b", "")]),
+        ((policy("p", "{from: [{source: {principals: [t/ns/b/sa/c, '*']}}]}"),), "restricted", [("b", "c")]),
+        ((policy("p", "{from: [{source: {principals: ['t/ns/b/sa/*']}}]}"),), "restricted", [("b", "")]),
+        ((policy("p", "{from: [{source: {serviceAccounts: [x/y, z]}}]}"),), "restricted", [("x", "y"), ("a", "z")]),
+        ((policy("p", "{to: [{operation: {methods: [GET]}}]}"),), "restricted", []),
+    ],
+)
+def test_access_and_callers_come_from_policies_in_force(
+    policies: tuple[Plain, ...], access: str, callers: list[tuple[str, str]]
+) -> None:
+    facts = facts_with(*policies)
+    assert (facts.access, [(c.namespace, c.account) for c in facts.callers]) == (access, callers)
 
 
 def test_service_facts() -> None:
-    sources = "{source: {serviceAccounts: [x/y, z]}}, {source: {namespaces: [n], principals: [t/ns/n/sa/s]}}"
-    objects = [
-        service("web", "[{name: http, port: 80, targetPort: 8080}, {name: more, port: 81}]"),
-        pod("web-0", "10.0.0.1", labels="{app: web}"),
-        endpoint_slice("web", at("10.0.0.1", "web-0"), at("10.0.0.2", conditions="{ready: false}")),
-        make("AuthorizationPolicy", "q", "{action: DENY, rules: [{}], selector: {matchLabels: {app: web}}}"),
-        make("AuthorizationPolicy", "other", "{action: DENY, rules: [{}], selector: {matchLabels: {app: other}}}"),
-        make("AuthorizationPolicy", "p", f"{{rules: [{{from: [{sources}]}}]}}", day=2),
-        make("ServiceEntry", "bare", "{hosts: [bare.example], resolution: DNS, ports: [{number: 80, name: http}]}"),
-    ]
-    db = world(*objects).mesh
-    facts = {ref.hostname: service_facts(db, ref) for ref in service_refs(db)}
-    callers = (("x", "y"), ("a", "z"), ("n", ""), ("n", "s"))
-    assert facts[WEB] == ("a", WEB, (80, 81), 1, 2, callers, ("DENY a/q", "ALLOW a/p"))
-    assert facts["bare.example"] == ("a", "bare.example", (80,), 1, 1, callers, ("ALLOW a/p",))
+    strict = make("PeerAuthentication", "default", "{mtls: {mode: STRICT}}", "a")
+    facts = facts_with(strict)
+    assert (facts.ready, facts.total, facts.ports, facts.mtls, facts.accounts) == (
+        1,
+        2,
+        (80, 81),
+        "STRICT",
+        ("default",),
+    )
+    none = make("ServiceEntry", "n", "{hosts: [n.example], resolution: NONE, ports: [{number: 80, name: http}]}")
+    db = world(none).mesh
+    (ref,) = service_refs(db)
+    facts_of_entry = service_facts(db, ref)
+    assert facts_of_entry is not None
+    assert (facts_of_entry.total, facts_of_entry.is_unready) == (-1, False)
     assert service_facts(db, ServiceRef("none.example", "a")) is None
 
 
@@ -191,6 +201,6 @@ def test_links_of_a_route(gateways: str, sources: list[str]) -> None:
     db = world(make("VirtualService", "r", f"{{hosts: [s.example, t.example], {gateways}{SPLIT}}}")).mesh
     targets = [f"{name}.a.svc.cluster.local" for name in "xyz"]
     assert list(links_of_route(db, ObjectKey("a", "r"))) == [
-        (source, target, "a/r") for source in sources for target in targets
+        (source, target, route_ref("r")) for source in sources for target in targets
     ]
     assert links_of_route(db, ObjectKey("a", "gone")) == ()

@@ -1,6 +1,8 @@
-"""Files of the dashboard, and access to them."""
+"""Files and answers of the dashboard, and access to them."""
 
 from __future__ import annotations
+
+import importlib.resources
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
@@ -8,25 +10,35 @@ from aiohttp.test_utils import TestClient, TestServer
 from pilot.debug import application as debug_application
 from pilot.debug.application import application
 from pilot.debug.dashboard import routes
-from testing.mesh.debug_server import sources
-from testing.mesh.objects import world
+from testing.mesh.debug_server import FakeWatch, sources
+from testing.mesh.objects import make, world
+from tests.unit.debug.dashboard.test_fleet import connection
+from tests.unit.debug.dashboard.test_graph import SLICE, WEB, WEB_POD
+
+RULE = make("DestinationRule", "r", "{host: web}", "a")
 
 
 async def test_page_loads_no_external_resources() -> None:
     async with TestClient(TestServer(application(sources(world().mesh)))) as client:
-        for path in (routes.PATH, *(f"{routes.PATH}/{name}" for name in routes._FILES[1:])):
+        for path in (routes.PATH, *(f"{routes.PATH}/{name}" for name in routes.FILES)):
             async with client.get(path) as response:
                 text = await response.text()
                 assert response.status == 200
                 assert "default-src 'self'" in response.headers["Content-Security-Policy"]
-                assert "://" not in text.replace("http://www.w3.org/2000/svg", "")
-        async with client.get(f"{routes.PATH}/mesh") as response:
-            assert await response.json() == {"namespaces": [], "gateways": [], "links": [], "services": 0}
+                assert "innerHTML" not in text
+                for known in ("http://www.w3.org/2000/svg", "http://prometheus.istio-system:9090", "spiffe://"):
+                    text = text.replace(known, "")
+                assert "://" not in text, path
         async with client.get("/") as response:
             assert routes.PATH in await response.text()
 
 
-@pytest.mark.parametrize("path", ["", "/mesh", "/events", "/page.js"])
+def test_every_static_file_is_served() -> None:
+    files = importlib.resources.files("pilot.debug.dashboard").joinpath("static").iterdir()
+    assert {file.name for file in files} == {routes.PAGE, *routes.FILES}
+
+
+@pytest.mark.parametrize("path", ["", "/mesh", "/events", "/page.js", "/object", "/search", "/resource"])
 async def test_remote_access_requires_authentication(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     monkeypatch.setattr(debug_application, "is_loopback", lambda request: False)
     async with (
@@ -34,3 +46,52 @@ async def test_remote_access_requires_authentication(monkeypatch: pytest.MonkeyP
         client.get(routes.PATH + path) as response,
     ):
         assert response.status == 401
+
+
+@pytest.mark.parametrize(
+    ("path", "key"),
+    [
+        ("mesh?namespace=a", "namespaces"),
+        ("traffic", "enabled"),
+        ("search?text=web", "services"),
+        ("service?namespace=a&host=web.a.svc.cluster.local", "endpoints"),
+        ("object?group=networking.istio.io&kind=DestinationRule&namespace=a&name=r", "object"),
+        ("proxies?state=synced", "proxies"),
+        ("proxy?id=web-0.a-1", "types"),
+        ("resources?id=web-0.a-1&type=cds", "names"),
+    ],
+)
+async def test_answers(path: str, key: str) -> None:
+    mesh_world = world(WEB, WEB_POD, SLICE, RULE)
+    proxy = connection("web-0.a", cds=FakeWatch())
+    proxy.proxy_key = mesh_world.connect(proxy.proxy)
+    async with (
+        TestClient(TestServer(application(sources(mesh_world.mesh, proxy)))) as client,
+        client.get(f"{routes.PATH}/{path}") as response,
+    ):
+        assert response.status == 200
+        assert key in await response.json()
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "text"),
+    [
+        ("service?namespace=a&host=none.example", 404, "service none.example does not exist in namespace a\n"),
+        ("object?kind=Nosuch&name=x", 404, "Nosuch x does not exist\n"),
+        (
+            "proxy?id=nobody",
+            404,
+            "Proxy not connected to this Pilot instance. It may be connected to another instance.\n",
+        ),
+        ("resource?id=web-0.a-1&type=cds&name=none", 404, "the proxy has no resource 'none'\n"),
+    ],
+)
+async def test_unknown_things(path: str, status: int, text: str) -> None:
+    mesh_world = world(WEB)
+    proxy = connection("web-0.a", cds=FakeWatch())
+    proxy.proxy_key = mesh_world.connect(proxy.proxy)
+    async with (
+        TestClient(TestServer(application(sources(mesh_world.mesh, proxy)))) as client,
+        client.get(f"{routes.PATH}/{path}") as response,
+    ):
+        assert (response.status, await response.text()) == (status, text)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import json
 from typing import Any
 
 import pytest
 
 from pilot.config.group_kind import NETWORKING, GroupKind
-from pilot.config.problem import ObjectRef, Problem
+from pilot.config.problem import ObjectRef, Problem, Severity
+from pilot.debug.changes import ChangedObject
 from pilot.debug.dashboard import stream
 from pilot.debug.dashboard.graph import CachedGraph
 from pilot.debug.dashboard.stream import EventStream
@@ -17,22 +19,6 @@ from testing.mesh.debug_server import FakeFleet, FakeWatch, sources
 from testing.mesh.objects import make, world
 from tests.unit.debug.dashboard.test_fleet import connection
 from tests.unit.debug.dashboard.test_graph import IDLE, SLICE, WEB, WEB_POD, policy, route
-
-
-async def test_reached_counts_proxies_with_new_responses() -> None:
-    mesh_world = world(WEB)
-    watch = FakeWatch()
-    client = connection("web-0.a", cds=watch)
-    events_stream = EventStream(sources(mesh_world.mesh, client))
-    events = events_of(events_stream)
-    await anext(events)
-    watch.sent_at += 1
-    client.activity += 1
-    for expected in (1, 0):
-        await events_stream.tell()
-        _, data = event(await anext(events))
-        assert data["reached"] == expected
-    await events.aclose()
 
 
 async def test_updates_continue_after_a_failure(
@@ -64,22 +50,46 @@ async def test_events_start_with_the_state_then_changes() -> None:
     events_stream = EventStream(page_sources)
     events = events_of(events_stream)
     kind, data = event(await anext(events))
-    assert (kind, [row["state"] for row in data["proxies"]]) == ("state", ["synced"])
+    assert (kind, data["fleet"]["synced"], data["problems"]["items"], data["changes"]) == ("state", 1, [], [])
     assert isinstance(page_sources.fleet, FakeFleet)
     page_sources.fleet.current = []
     mesh_world.apply_objects(IDLE)
     await events_stream.tell()
     kind, data = event(await anext(events))
-    assert (kind, data["gone"], data["proxies"], data["revision"]) == (
-        "change",
-        ["web-0.a-1"],
-        [],
-        mesh_world.mesh.revision,
-    )
+    assert (kind, data["fleet"]["proxies"], data["revision"]) == ("change", 0, mesh_world.mesh.revision)
     await events_stream.tell()
     kind, data = event(await anext(events))
     assert kind == "change"
-    assert not {"proxies", "problems", "revision"} & data.keys()
+    assert not {"fleet", "problems", "revision", "changes", "graph", "point"} & data.keys()
+    await events.aclose()
+
+
+async def test_refused_proxy_has_its_services() -> None:
+    mesh_world = world(WEB, WEB_POD, SLICE)
+    watch = FakeWatch(nonce_sent="n2", last_error="no", rejected_since=5.0)
+    client = connection("web-0.a", lds=watch)
+    client.proxy_key = mesh_world.connect(client.proxy)
+    events = events_of(EventStream(sources(mesh_world.mesh, client)))
+    (row,) = event(await anext(events))[1]["fleet"]["unhealthy"]
+    assert (row["state"], row["error"], row["error_since"]) == ("refused", "lds: no", 5.0)
+    assert row["services"] == [["web.a.svc.cluster.local", "a"]]
+    await events.aclose()
+
+
+async def test_recorded_changes_and_points_are_sent_once() -> None:
+    page_sources = sources(world(WEB).mesh)
+    page_sources.changes.record(1, [ChangedObject("add", "", "Service", "a", "web", "f.yaml")], 1, 0, 0)
+    events_stream = EventStream(page_sources)
+    events = events_of(events_stream)
+    data = event(await anext(events))[1]
+    assert [change["objects"][0]["name"] for change in data["changes"]] == ["web"]
+    page_sources.changes.record(2, [], 0, 3, 0)
+    collections.deque(page_sources.history.sample([], page_sources.metrics, 2), 0)
+    await events_stream.tell()
+    data = event(await anext(events))[1]
+    assert ([change["endpoints"] for change in data["changes"]], data["point"][-1]) == ([3, 0], 2)
+    await events_stream.tell()
+    assert not {"changes", "point"} & event(await anext(events))[1].keys()
     await events.aclose()
 
 
@@ -93,10 +103,10 @@ async def test_changed_graph_is_announced() -> None:
         await events_stream.tell()
         return event(await anext(events))[1]
 
-    assert "picture" in await next_data()
-    assert "picture" not in await next_data()
+    await next_data()
+    assert "graph" not in await next_data()
     rule = make("DestinationRule", "r", "{host: web, trafficPolicy: {connectionPool: {tcp: {maxConnections: 1}}}}", "a")
-    for change, has_picture in (
+    for change, has_graph in (
         (rule, False),
         (IDLE, True),
         (route("[mesh]"), True),
@@ -104,7 +114,7 @@ async def test_changed_graph_is_announced() -> None:
     ):
         mesh_world.apply_objects(change)
         data = await next_data()
-        assert (data["revision"], "picture" in data) == (mesh_world.mesh.revision, has_picture)
+        assert (data["revision"], "graph" in data) == (mesh_world.mesh.revision, has_graph)
         cached, fresh = await events_stream.graph.get(), await CachedGraph(mesh_world.mesh).get()
         assert (sorted(cached.services), cached.gateways, sorted(cached.links)) == (
             sorted(fresh.services),
@@ -124,7 +134,7 @@ async def test_graph_fetched_between_updates_is_still_announced() -> None:
     mesh_world.apply_objects(IDLE)
     await events_stream.graph.get()
     await events_stream.tell()
-    assert "picture" in event(await anext(events))[1]
+    assert "graph" in event(await anext(events))[1]
     await events.aclose()
 
 
@@ -152,7 +162,7 @@ async def test_clients_receive_changes_independently() -> None:
     second = events_of(events_stream)
     await anext(second)
     await events_stream.tell()
-    assert [len(event(await anext(events))[1]["proxies"]) for events in (first, second)] == [1, 1]
+    assert [event(await anext(events))[1]["fleet"]["proxies"] for events in (first, second)] == [1, 1]
     await first.aclose()
     await second.aclose()
 
@@ -228,29 +238,28 @@ async def test_change_reports_responses_since_the_last_one() -> None:
     await events.aclose()
 
 
-async def test_problems_are_sent_on_change_up_to_a_limit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_problems_are_sent_on_change_up_to_a_limit_and_errors_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "PROBLEMS", 2)
-    mesh_world = world(WEB)
     problems: list[Problem] = []
-    events_stream = EventStream(sources(mesh_world.mesh, problems=problems))
+    events_stream = EventStream(sources(world(WEB).mesh, problems=problems))
     events = events_of(events_stream)
     await anext(events)
 
-    async def next_codes() -> list[str] | None:
+    async def next_problems() -> Any:
         await events_stream.tell()
         entries = event(await anext(events))[1].get("problems")
-        return [p["code"] for p in entries] if entries is not None else None
+        return ([p["code"] for p in entries["items"]], entries["counts"]["errors"]) if entries is not None else None
 
-    def add(code: str) -> None:
-        problems.insert(
-            0, Problem(code=code, object=ObjectRef(GroupKind(NETWORKING, "DestinationRule"), "a", "web"), message="m")
-        )
+    def add(code: str, severity: Severity) -> None:
+        ref = ObjectRef(GroupKind(NETWORKING, "DestinationRule"), "a", "web")
+        problems.append(Problem(code=code, object=ref, message="m", severity=severity))
 
-    for code, expected in (("one", ["one"]), ("two", ["two", "one"]), ("three", None)):
-        add(code)
-        assert await next_codes() == expected
-    mesh_world.apply_objects(IDLE)
-    assert await next_codes() == ["three", "two"]
+    for code, severity, expected in (
+        ("one", Severity.WARNING, (["one"], 0)),
+        ("two", Severity.ERROR, (["two", "one"], 1)),
+        ("three", Severity.ERROR, (["two", "three"], 2)),
+    ):
+        add(code, severity)
+        assert await next_problems() == expected
+        assert await next_problems() is None
     await events.aclose()

@@ -14,7 +14,7 @@ def test_event_is_reported_when_every_proxy_has_responded_or_disconnected() -> N
     progress.count_disconnect((7,))
     assert not outcomes
     progress.count_response((6, 7), has_nacked=True)
-    assert outcomes == [EventOutcome(7, 3, 1, 1, 1, 2.0)]
+    assert outcomes == [EventOutcome(7, 3, 1, 1, 1, 2.0, 2.0)]
 
 
 def test_event_without_proxies_is_not_tracked() -> None:
@@ -31,3 +31,21 @@ def test_oldest_event_is_reported_above_the_limit() -> None:
     for event in range(MAX_EVENTS + 1):
         progress.begin(event, 2)
     assert outcomes == [EventOutcome(0, 2, 0, 0, 0, 0.0)]
+
+
+def test_time_of_the_slowest_proxies_is_told_apart() -> None:
+    outcomes: list[EventOutcome] = []
+    time = 0.0
+    progress = EventProgress(outcomes.append, lambda: time)
+    progress.begin(7, 200)
+    for _ in range(197):
+        progress.count_response((7,), has_nacked=False)
+    time = 1.0
+    assert progress.find(7) == EventOutcome(7, 200, 197, 0, 0, 1.0)
+    progress.count_response((7,), has_nacked=False)
+    time = 3.0
+    assert progress.find(7) == EventOutcome(7, 200, 198, 0, 0, 3.0, 1.0)
+    for _ in range(2):
+        progress.count_response((7,), has_nacked=False)
+    assert outcomes == [EventOutcome(7, 200, 200, 0, 0, 3.0, 1.0)]
+    assert progress.find(7) is None

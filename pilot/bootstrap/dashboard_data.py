@@ -1,0 +1,67 @@
+"""Data that is recorded for the dashboard: changes, their delivery, measurements of the last hour, and origins."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Literal
+
+from pilot.config.catalogue import Catalogue
+from pilot.config.object import ObjectKey, RegistryKey
+from pilot.config.problem import ObjectRef
+from pilot.debug.changes import LISTED, ChangedObject, ChangeLog
+from pilot.debug.history import History
+from pilot.ingest.batch import ENDPOINTS, Commit
+from pilot.ingest.ledger import Ledger
+from pilot.lib.metrics.metrics import Metrics
+from pilot.xds.push.discovery import Discovery
+
+Action = Literal["add", "update", "delete", "change"]
+
+
+class DashboardData:
+    """The recorded data. `on_change` and `sample` add to it."""
+
+    def __init__(self, catalogue: Catalogue, ledger: Ledger, discovery: Discovery, metrics: Metrics) -> None:
+        self._catalogue, self._ledger, self._discovery, self._metrics = catalogue, ledger, discovery, metrics
+        self.changes = ChangeLog(discovery.progress.find)
+        self.history = History()
+
+    def on_change(self, event: int, commit: Commit, proxies: int) -> None:
+        """Record a commit, and the number of proxies that it affects."""
+        endpoints = sum(table in ENDPOINTS for table, _, _ in commit.edits)
+        edits = ((table, key, row) for table, key, row in commit.edits if table not in ENDPOINTS)
+        objects = [
+            self._changed(table, key, _action(commit, table, row is None))
+            for table, key, row in itertools.islice(edits, LISTED)
+        ]
+        self.changes.record(event, objects, len(commit.edits) - endpoints, endpoints, proxies)
+
+    def _changed(self, table: str, key: object, action: Action) -> ChangedObject:
+        kind = self._catalogue.find_by_table(table)
+        if kind is None or not isinstance(key, ObjectKey | RegistryKey):
+            return ChangedObject(action, "", table, "", "")
+        source = self._ledger.document_of((table, key))
+        return ChangedObject(
+            action, kind.id.group, kind.id.name, key.namespace, key.name, str(source) if source is not None else ""
+        )
+
+    def document_of(self, ref: ObjectRef, cluster: str) -> str:
+        """Return the file that provides an object, or the name of its other source. Return "" if there is none."""
+        kind = self._catalogue.find(ref.kind)
+        if kind is None:
+            return ""
+        document = self._ledger.document_of((kind.table_name, kind.key(cluster, ref.namespace, ref.name)))
+        return str(document) if document is not None else ""
+
+    def sample(self) -> Iterator[None]:
+        """Add a point to the history, in steps."""
+        return self.history.sample(self._discovery.connections(), self._metrics, self.changes.number)
+
+
+def _action(commit: Commit, table: str, is_deleted: bool) -> Action:
+    """Return the action on a row. A commit counts the actions on each table, so mixed actions are not told apart."""
+    if is_deleted:
+        return "delete"
+    added, updated = commit.events.get((table, "add")), commit.events.get((table, "update"))
+    return "change" if added and updated else "add" if added else "update"

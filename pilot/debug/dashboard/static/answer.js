@@ -1,0 +1,96 @@
+// The state of the mesh in one sentence, and what else is affected.
+import { clock, count, h, link, mark, nameOf, number, objectLink, show, span, to, toObject, toProxy } from "./dom.js";
+
+const DAY = 86400;
+const TYPES = { cds: "clusters", eds: "endpoints", lds: "listeners", rds: "routes", sds: "secrets", ecds: "extensions", nds: "names" };
+
+export const proxyName = (row) => (row.name.includes(".") ? row.name : `${row.name}.${row.namespace}`);
+export const typesOf = (types) => types.map((type) => TYPES[type] || type).join(" and ") || "configuration";
+
+// Kinds in the order in which they cause refusals, most often first.
+const SUSPECTS = ["EnvoyFilter", "VirtualService", "HTTPRoute", "Gateway", "DestinationRule"];
+const suspicion = (problem) => (SUSPECTS.includes(problem.kind) ? SUSPECTS.indexOf(problem.kind) : SUSPECTS.length);
+
+// Returns findings, worst first: {level, parts, href}. `parts` are texts and links.
+export function findings(state, now) {
+  const { fleet, problems, certificates, mesh, changes } = state, found = [];
+  const refused = fleet.unhealthy.filter((row) => row.state === "refused"), stale = fleet.unhealthy.filter((row) => row.state === "stale");
+  const errors = problems.items.filter((problem) => problem.severity === "error");
+  if (fleet.refused) {
+    const types = [...new Set(refused.flatMap((row) => row.error_types))], since = Math.min(...refused.map((row) => row.error_since || now));
+    const causes = problems.items.filter((problem) => problem.code === "refused").sort((a, b) => suspicion(a) - suspicion(b)), cause = causes[0];
+    const who = fleet.refused === 1 && refused[0] ? link(toProxy(refused[0].id), "1 proxy") : link(to("proxies") + "?state=refused", count(fleet.refused, "proxy", "proxies"));
+    const place = cause && errors.find((problem) => problem.kind === cause.kind && nameOf(problem) === nameOf(cause) && problem.path);
+    found.push({ level: "bad", parts: [who, ` ${fleet.refused === 1 ? "refuses its" : "refuse their"} ${typesOf(types)} since ${clock(since)}`, cause ? [", because of ", objectLink(cause, place?.path), place ? [" ", h("code", {}, place.path)] : "", causes.length > 1 ? [" or ", causes.length > 2 ? link(to("problems") + "?severity=warning", `${causes.length - 1} others`) : objectLink(causes[1])] : ""] : "", "."] });
+  }
+  if (problems.counts.errors) {
+    const first = errors[0];
+    const parts = problems.counts.errors === 1 && first
+      ? [first.kind ? objectLink(first, first.path) : h("b", {}, first.file || "A file"), " has an error", first.path ? [" at ", h("code", {}, first.path)] : "", `: ${first.message}.`]
+      : [link(to("problems") + "?severity=error", count(problems.counts.errors, "error")), " in configuration objects, the first in ", first?.kind ? objectLink(first, first.path) : first?.file || "a file", "."];
+    found.push({ level: "bad", parts });
+  }
+  if (fleet.stale) {
+    const first = stale[0];
+    const parts = [`${number(fleet.proxies - fleet.stale - fleet.refused)} of ${count(fleet.proxies, "proxy is", "proxies are")} up to date; `];
+    if (fleet.stale === 1 && first) parts.push(link(toProxy(first.id), proxyName(first)), ` has not answered for ${span(now - first.waits_since)}.`);
+    else parts.push(link(to("proxies") + "?state=stale", count(fleet.stale, "proxy", "proxies")), ` have not answered${first ? `, the first for ${span(now - first.waits_since)}` : ""}.`);
+    found.push({ level: "warn", parts });
+  }
+  const ended = certificates.filter((one) => one.ends < now), ending = certificates.filter((one) => one.ends >= now && one.ends < now + 7 * DAY);
+  if (ended.length) found.push({ level: "bad", parts: [certificatesLink(ended), ` ended${ended.length === 1 ? ` ${span(now - ended[0].ends)} ago` : ""}.`] });
+  if (ending.length) found.push({ level: "warn", parts: [certificatesLink(ending), ending.length === 1 ? ` ends in ${span(ending[0].ends - now)}.` : ` end within a week, the first in ${span(Math.min(...ending.map((one) => one.ends)) - now)}.`] });
+  const unready = (mesh?.namespaces || []).filter((one) => one.unready);
+  if (unready.length) {
+    const total = unready.reduce((sum, one) => sum + one.unready, 0);
+    found.push({ level: "warn", parts: [`${count(total, "service has", "services have")} no ready endpoint, in `, listed(unready.map((one) => link(to("namespace", one.name), one.name))), "."] });
+  }
+  const current = changes.find((change) => !change.done && change.proxies > (change.acknowledged || 0));
+  if (current && !fleet.stale) found.push({ level: "busy", parts: [link(to("changes"), "A change"), ` is being delivered: ${number(current.acknowledged || 0)} of ${number(current.proxies)} proxies have it.`] });
+  if (!found.some((one) => one.level === "bad" || one.level === "warn")) found.unshift({ level: "ok", parts: [calm(state)] });
+  return found;
+}
+
+const certificatesLink = (list) => (list.length === 1 ? ["The certificate of ", link(to("certificates"), list[0].name)] : link(to("certificates"), count(list.length, "certificate")));
+
+function calm({ fleet, mesh }) {
+  if (!fleet.proxies) return mesh && !mesh.services ? "There are no services and no proxies yet." : "No proxy is connected.";
+  const synced = fleet.synced === fleet.proxies;
+  return synced ? `${fleet.proxies === 1 ? "The only proxy is" : `All ${number(fleet.proxies)} proxies are`} up to date, and there are no errors.` : `${number(fleet.synced)} of ${number(fleet.proxies)} proxies are up to date, and there are no errors.`;
+}
+
+function listed(items) {
+  const first = items.slice(0, 4), rest = items.length - first.length;
+  return [first.map((one, index) => [index ? ", " : "", one]), rest > 0 ? ` and ${rest} more` : ""];
+}
+
+// Draws the sentence, and the other findings below it.
+export function drawAnswer(element, state, now) {
+  const [first, ...rest] = findings(state, now);
+  show(element, h("p", { class: `headline ${first.level}` }, mark(first.level, ""), h("span", {}, first.parts)), rest.length ? h("ul", { class: "also" }, rest.map((one) => h("li", {}, mark(one.level, ""), h("span", {}, one.parts)))) : null);
+  const count = rest.filter((one) => one.level !== "busy").length + (first.level === "ok" ? 0 : 1);
+  document.title = `${count ? `(${count}) ` : ""}Mesh`;
+}
+
+// Draws the tiles, which are links to lists.
+export function drawTiles(element, state) {
+  const { fleet, problems, mesh, changes, certificates } = state, now = Date.now() / 1000;
+  const tile = (href, value, name, level = "", more = "") => link(href, h("b", { class: level }, value), h("span", {}, name, more ? h("small", {}, more) : null));
+  const soon = certificates.filter((one) => one.ends < now + 7 * DAY).length, unsynced = fleet.refused + fleet.stale;
+  const other = [problems.counts.warnings && count(problems.counts.warnings, "warning"), problems.counts.infos && count(problems.counts.infos, "note")].filter(Boolean).join(", ");
+  show(
+    element, tile("#/", mesh ? number(mesh.services) : "…", "services", "", mesh ? `in ${count(mesh.namespaces.length, "namespace")}` : ""),
+    tile(to("proxies"), number(fleet.proxies), "proxies", fleet.refused ? "bad" : fleet.stale ? "warn" : "", unsynced ? `${number(unsynced)} not up to date` : fleet.waiting ? `${number(fleet.waiting)} being updated` : "up to date"),
+    tile(to("problems"), number(problems.counts.errors), problems.counts.errors === 1 ? "error" : "errors", problems.counts.errors ? "bad" : "", other),
+    tile(to("changes"), changes.length ? clock(changes[0].time) : "–", "last change", "", changes.length ? changeName(changes[0]) : ""),
+    tile(to("certificates"), soon ? number(soon) : number(certificates.length), "certificates", soon ? "warn" : "", soon ? "ended or ending in 7 days" : "valid for 7 days"),
+    tile(to("load"), `${Math.round(100 * state.cpu)} %`, "CPU", "", "load of the last hour"),
+  );
+}
+
+export function changeName(change) {
+  const [first] = change.objects;
+  const rest = change.total - 1 + (change.endpoints ? 1 : 0);
+  if (!first) return count(change.endpoints, "endpoint");
+  return `${first.kind} ${nameOf(first)}${rest > 0 ? ` and ${rest} more` : ""}`;
+}

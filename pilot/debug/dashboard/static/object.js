@@ -1,0 +1,80 @@
+// One object as YAML, with the lines of its problems marked.
+import { clock, command, fold, h, link, mark, nameOf, objectLink, section, show, span, to, toService } from "./dom.js";
+import { changeItem, LEVEL, problemItem } from "./lists.js";
+
+// Returns the lines of a value as YAML, each with the path of the field that it shows.
+export function yamlLines(value, path = "", indent = "") {
+  const lines = [];
+  if (Array.isArray(value)) {
+    value.forEach((item, index) => {
+      const inner = yamlLines(item, `${path}[${index}]`, `${indent}  `);
+      if (isNested(item)) { inner[0].text = `${indent}- ${inner[0].text.slice(indent.length + 2)}`; lines.push(...inner); } else lines.push({ text: `${indent}- ${scalar(item)}`, path: `${path}[${index}]` });
+    });
+  } else {
+    for (const [key, item] of Object.entries(value)) {
+      const below = path ? `${path}.${key}` : key;
+      if (isNested(item)) lines.push({ text: `${indent}${scalar(key)}:`, path: below }, ...yamlLines(item, below, Array.isArray(item) ? indent : `${indent}  `));
+      else lines.push({ text: `${indent}${scalar(key)}: ${scalar(item)}`, path: below });
+    }
+  }
+  return lines;
+}
+
+const isNested = (value) => value !== null && typeof value === "object" && Object.keys(value).length > 0;
+
+function scalar(value) {
+  if (typeof value !== "string") return JSON.stringify(value);
+  const plain = /^[A-Za-z_/][\w./@%+-]*( [\w./@%+-]+)*$/.test(value) && !/^(true|false|null|yes|no|on|off|y|n)$/i.test(value);
+  return plain ? value : JSON.stringify(value);
+}
+
+// The line that a path belongs to: its own, or that of the nearest field above it.
+function lineOf(lines, path) {
+  for (let text = path; text; text = text.replace(/(\.[^.[\]]+|\[[^\]]*\])$/, "")) {
+    const at = lines.findIndex((line) => line.path === text);
+    if (at >= 0) return at;
+    if (!/[.[]/.test(text)) break;
+  }
+  return -1;
+}
+
+function listing(lines, first, marks) {
+  return h("pre", { class: "listing", tabindex: "0", "aria-label": "YAML" }, lines.map((line, index) => {
+    const found = marks.get(index);
+    return h("span", { class: `line${found ? ` marked ${found.level}` : ""}`, id: found ? `mark-${index}` : null }, h("span", { class: "number", "aria-hidden": "true" }, first ? String(first + index) : ""), line, found?.text ? h("span", { class: "why" }, `← ${found.text}`) : null);
+  }));
+}
+
+export function drawObject(answer, state, path) {
+  const { ref, problems } = answer, real = problems.filter((one) => one.severity !== "info");
+  const marks = new Map(), name = ref.kind.toLowerCase();
+  let body;
+  if (answer.text) {
+    const lines = answer.text.split("\n");
+    for (const problem of [...problems].reverse()) if (problem.line >= answer.line) marks.set(problem.line - answer.line, { level: LEVEL[problem.severity], text: problem.message });
+    body = listing(lines, answer.line, marks);
+  }
+  const force = answer.object ? yamlLines(answer.object) : [];
+  const forceMarks = new Map();
+  if (!answer.text || path) for (const [one, level, text] of [[path, "chosen", ""], ...problems.map((problem) => [problem.path || "", LEVEL[problem.severity], problem.message])].filter(([at]) => at)) {
+    const at = lineOf(force, one);
+    if (at >= 0 && !(forceMarks.has(at) && level === "chosen")) forceMarks.set(at, { level, text });
+  }
+  const shownForce = answer.object ? listing(force.map((line) => line.text), 0, forceMarks) : null;
+  const refusedNow = real.some((one) => one.severity === "error");
+  const showFile = body && (refusedNow || !shownForce || (marks.size > 0 && !forceMarks.size));
+  const changes = state.changes.filter((change) => change.objects.some((one) => one.kind === ref.kind && nameOf(one) === nameOf(ref))).slice(0, 5);
+  return [
+    h("h2", {}, `${ref.kind} ${nameOf(ref)}`),
+    h("p", { class: "soft" }, answer.source ? `from ${answer.source}${answer.line ? `:${answer.line}` : ""}` : "", answer.derivedFrom.length ? [" derived from ", answer.derivedFrom.map((one) => objectLink(one))] : null, ref.namespace ? [" · ", link(to("namespace", ref.namespace), `namespace ${ref.namespace}`)] : null),
+    refusedNow ? h("p", { class: "verdict" }, mark("bad", answer.object ? "It has errors, so its last valid version is in force." : "It has errors and is not in force.")) : null,
+    problems.length ? section("Problems", h("ul", { class: "items" }, problems.map(problemItem))) : null,
+    answer.certificates.length ? section("Certificate", answer.certificates.map((one) => h("p", {}, mark(one.ends < Date.now() / 1000 ? "bad" : one.ends < Date.now() / 1000 + 7 * 86400 ? "warn" : "ok", one.ends < Date.now() / 1000 ? `ended ${span(Date.now() / 1000 - one.ends)} ago` : `${span(one.ends - Date.now() / 1000)} left`), ` until ${new Date(one.ends * 1000).toISOString().slice(0, 16).replace("T", " ")} UTC`))) : null,
+    answer.hosts.length ? section("Routes to", h("ul", {}, answer.hosts.map((host) => { const parts = host.split("."); return h("li", {}, host.endsWith(".svc.cluster.local") ? link(toService({ namespace: parts[1], host }), host) : host); }))) : null,
+    showFile ? section("In the file", body) : null,
+    shownForce ? showFile ? fold("force", answer.object && refusedNow ? "In force: the last valid version" : "In force", false, shownForce) : section("In force", shownForce) : null,
+    body && !showFile ? fold("file", "In the file", false, body) : null,
+    changes.length ? section("What changed", h("ul", { class: "items" }, changes.map((change) => changeItem(change)))) : null,
+    section("On the command line", command(`kubectl get ${ref.group ? `${name}.${ref.group}` : name} ${ref.name}${ref.namespace ? ` -n ${ref.namespace}` : ""} -o yaml`), problems.length ? command(`pilotctl problems${ref.namespace ? ` -n ${ref.namespace}` : ""}`) : null, answer.source.startsWith("/") ? command(`pilotctl analyze ${answer.source}`) : null),
+  ];
+}

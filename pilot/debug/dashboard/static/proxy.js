@@ -1,0 +1,45 @@
+// One proxy: its state by type, its resources, and the objects that each resource was built from.
+import { ask, clock, code, command, count, h, link, mark, nameOf, number, objectLink, section, serviceLink, show, span, table, to, toProxy } from "./dom.js";
+import { STATE, stateText } from "./lists.js";
+import { proxyName } from "./answer.js";
+
+const TYPES = [["cds", "clusters", "clusters"], ["lds", "listeners", "listeners"], ["rds", "routes", "routes"], ["eds", "endpoints", "endpoints"], ["sds", "secrets", "secrets"], ["ecds", "extensions", "ecds"]];
+const titleOf = (type) => (TYPES.find(([name]) => name === type) || [type, type])[1];
+
+export function drawProxy(answer, type, resource, now) {
+  const tabs = h("nav", { class: "filters", "aria-label": "Resources" }, answer.types.map((one) => h("a", { href: toProxy(answer.id, one.type), "aria-current": one.type === type ? "true" : null }, titleOf(one.type), one.error ? " (refused)" : "")));
+  const rows = answer.types.map((one) => [
+    link(toProxy(answer.id, one.type), titleOf(one.type)),
+    one.error ? mark("bad", `refused since ${clock(one.since)}`) : one.waits ? mark(now - one.sent > 10 ? "warn" : "busy", `no answer for ${span(now - one.sent)}`) : mark("ok", "up to date"),
+    one.sent ? `${clock(one.sent, true)}` : "never", one.error ? [code(one.error), one.causes.length ? h("p", {}, "built from ", one.causes.map((ref, index) => [index ? ", " : "", objectLink(ref)])) : null] : "",
+  ]);
+  const pod = answer.proxy;
+  return [
+    h("h2", {}, proxyName(answer)), h("p", {}, mark(STATE[answer.state], stateText(answer, now))),
+    h("p", { class: "soft" }, `${answer.kind} ${answer.version} · ${answer.ips.join(", ")} · connected for ${span(now - answer.since)} · `, link(to("namespace", answer.namespace), `namespace ${answer.namespace}`)),
+    answer.services.length ? h("p", {}, "Serves ", answer.services.slice(0, 6).map(([host, namespace], index) => [index ? ", " : "", serviceLink({ host, namespace })]), answer.services.length > 6 ? ` and ${answer.services.length - 6} more` : "", ".") : null,
+    type ? null : section("State by type", table(["type", "state", "last sent", "message"], rows)),
+    section(type ? `Its ${titleOf(type)}` : "Its configuration", tabs, h("div", { id: "resources" }, type ? "Loading …" : null)),
+    section("On the command line", command(`pilotctl proxy-status ${pod}`), type ? command(`pilotctl proxy-config ${(TYPES.find(([name]) => name === type) || [0, 0, type])[2]} ${pod}`) : null, resource ? command(`pilotctl explain ${pod} '${resource}'`) : null),
+  ];
+}
+
+export async function drawResources(element, proxy, type, query, go) {
+  const text = query.get("text") || "", answer = await ask("resources", { id: proxy, type, text });
+  const input = h("input", { id: "resource-filter", type: "search", value: text, placeholder: `filter ${titleOf(type)}`, "aria-label": `Filter ${titleOf(type)}`, oninput: (event) => go(`${toProxy(proxy, type)}${event.target.value ? `?text=${encodeURIComponent(event.target.value)}` : ""}`) });
+  show(element, input, h("p", { class: "soft" }, answer.total > answer.names.length ? `${number(answer.names.length)} of ${number(answer.total)} are shown.` : count(answer.total, "resource")), answer.names.length ? h("ul", { class: "names" }, answer.names.map((name) => h("li", {}, link(toProxy(proxy, type, name), name)))) : h("p", { class: "none" }, text ? "No match." : "The proxy has none."));
+}
+
+export async function drawResource(element, proxy, type, name) {
+  const [explained, content] = await Promise.all([
+    fetch(`/debug/explain?${new URLSearchParams({ proxyID: proxy, resource: name, type })}`).then((answer) => (answer.ok ? answer.json() : null)).catch(() => null),
+    ask("resource", { id: proxy, type, name }).catch((error) => ({ error: error.message })),
+  ]);
+  const objects = (explained?.explanations || []).flatMap((one) => one.objects).filter((one) => one.kind !== "Proxy").map((one) => ({ group: "", namespace: "", ...one }));
+  const links = [...new Map(objects.map((one) => [`${one.kind} ${nameOf(one)}`, one])).values()];
+  show(
+    element, h("h3", {}, name), link(toProxy(proxy, type), `all ${titleOf(type)}`),
+    h("p", {}, links.length ? ["Built from ", links.slice(0, 30).map((one, index) => [index ? ", " : "", one.kind === "MeshConfig" || !one.name ? `${one.kind} ${nameOf(one)}` : objectLink(one)]), links.length > 30 ? ` and ${links.length - 30} more` : "", "."] : "Its origin is unknown."),
+    h("pre", { class: "listing", tabindex: "0", "aria-label": "JSON" }, JSON.stringify(content, null, 2)),
+  );
+}

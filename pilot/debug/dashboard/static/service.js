@@ -1,0 +1,117 @@
+// One service: why requests fail, who may call it, routes, rules, endpoints and what changed. And one namespace, one line.
+import { ask, command, compare, count, fold, h, link, mark, nameOf, number, objectLink, section, serviceLink, shortHost, show, table, to, toObject, toProxy } from "./dom.js";
+import { changeItem, LEVEL, problemItem, STATE, stateText } from "./lists.js";
+import { levelOf, nameOfPlace, rateText, wordsOf } from "./graph.js";
+import { proxyName } from "./answer.js";
+
+const MTLS = { STRICT: "required", PERMISSIVE: "accepted, and plain text too", DISABLE: "off", UNKNOWN: "unknown" };
+
+export function drawService(service, state) {
+  const { host, namespace } = service, name = shortHost(host, namespace);
+  const traffic = state.traffic?.nodes?.[`service ${namespace}/${host}`];
+  const related = new Set([nameOf(service.source), ...service.routes.map((one) => nameOf(one.object)), ...service.rules.map((one) => nameOf(one.object)), ...service.policies.map((one) => nameOf(one.object)), ...service.mtlsBy.map(nameOf)]);
+  const changes = state.changes.filter((change) => change.objects.some((one) => related.has(nameOf(one)) && change.total < 1000)).slice(0, 5);
+  return [
+    h("h2", {}, name), h("p", { class: "soft" }, `${host} · ports ${service.ports.map((port) => `${port.number} ${port.protocol}`).join(", ") || "none"} · `, link(to("namespace", namespace), `namespace ${namespace}`), " · ", objectLink(service.source)),
+    verdict(service), traffic ? h("p", {}, h("b", {}, "Traffic: "), rateText(traffic)) : null,
+    callers(service, state),
+    section("Routes", service.routes.length ? service.routes.map(route) : h("p", {}, "No VirtualService or HTTPRoute concerns it: requests go to its endpoints.")),
+    service.rules.length ? section("Destination rules", service.rules.map(rule)) : null,
+    section(`Endpoints: ${service.total < 0 ? "none by design" : `${service.ready} of ${service.total} ready`}`, endpoints(service)),
+    section("Certificates", h("p", {}, "Mutual TLS is ", h("b", {}, MTLS[service.mtls] || "unknown"), service.mtlsBy.length ? [" because of ", objectLink(service.mtlsBy[service.mtlsBy.length - 1])] : " by default", "."),
+      service.accounts.length ? h("p", {}, "Its workloads identify themselves as ", service.accounts.map((account, index) => [index ? ", " : "", h("code", {}, `${namespace}/sa/${account}`)]), ". ", link(to("certificates"), "Certificates of the authority")) : null),
+    changes.length ? section("What changed", h("ul", { class: "items" }, changes.map((change) => changeItem(change)))) : null,
+    section("On the command line", command(`pilotctl describe service ${host.split(".")[0]} -n ${namespace}`), service.endpoints.find((one) => one.proxy) ? command(`pilotctl proxy-config clusters ${podOf(service)} --fqdn ${host}`) : null),
+  ];
+}
+
+const podOf = (service) => service.endpoints.find((one) => one.proxy).proxy.replace(/-\d+$/, "");
+
+function verdict(service) {
+  const reasons = service.reasons, problems = service.problems.filter((one) => one.severity !== "info" && one.code !== "refused" );
+  if (!reasons.length && !problems.length) return h("p", { class: "verdict ok" }, mark("ok", "Nothing found that makes requests fail."));
+  return h("div", { class: "verdict" }, reasons.length ? [h("h3", {}, "Why requests may fail"), h("ul", { class: "items" }, reasons.map((one) => h("li", {}, mark(LEVEL[one.severity], one.severity), " ", one.text, one.object ? [" ", objectLink(one.object, (one.text.match(/^spec\.\S+/) || [""])[0])] : null)))] : null, problems.length ? [h("h3", {}, "Problems of its objects"), h("ul", { class: "items" }, problems.slice(0, 10).map(problemItem))] : null);
+}
+
+function callers(service, state) {
+  const named = service.callers, rules = service.policies.map(policy);
+  const everyone = service.mtls === "STRICT" ? "every workload of the mesh" : "everybody, inside and outside of the mesh";
+  const text = { open: ["May be called by ", h("b", {}, everyone), service.policies.length ? "." : ": no policy applies to it."], closed: [h("b", {}, "Nobody"), " may call it."], restricted: [named.length ? "May be called by:" : "May be called if a rule matches:"] }[service.access];
+  return section(
+    "Who may call it", h("p", {}, text),
+    service.access === "restricted" && named.length ? h("ul", {}, named.map((one) => h("li", {}, h("b", {}, one.account || "every workload"), " in ", link(to("namespace", one.namespace), one.namespace), h("span", { class: "soft" }, " because of "), objectLink(one.by)))) : null,
+    rules.length ? fold("policies", count(rules.length, "policy", "policies"), rules.length < 4, rules) : null, tryCall(service, state),
+  );
+}
+
+function policy(one) {
+  const rules = one.rules.map((rule, index) => h("li", {}, h("span", { class: "soft" }, `rule ${index}: `), [rule.from.length ? `from ${rule.from.join(" or ")}` : "from anybody", rule.to.length ? `to ${rule.to.join(" or ")}` : "", rule.when.length ? `when ${rule.when.join(" and ")}` : ""].filter(Boolean).join(", ")));
+  return h("div", { class: "policy" }, h("b", {}, one.action), " ", objectLink(one.object), one.dryRun ? " (dry run: not enforced)" : "", h("ul", {}, rules.length ? rules : h("li", {}, "no rules: it matches nothing")));
+}
+
+// A form that evaluates a request with the policies of a connected proxy of the service.
+function tryCall(service) {
+  const endpoint = service.endpoints.find((one) => one.proxy);
+  if (!endpoint) return h("p", { class: "soft" }, "No proxy of the service is connected, so a request cannot be tried.");
+  const result = h("p", { role: "status" });
+  const field = (id, label, value, placeholder) => h("label", {}, label, h("input", { id: `try-${id}`, value, placeholder, autocomplete: "off" }));
+  const form = h("form", { class: "try", onsubmit: async (event) => {
+    event.preventDefault();
+    const value = (id) => form.querySelector(`#try-${id}`).value.trim();
+    const account = value("account"), [namespace, name] = account.includes("/") ? account.split("/") : [service.namespace, account];
+    const request = { method: value("method") || "GET", path: value("path") || "/", port: endpoint.port, principal: account ? `cluster.local/ns/${namespace}/sa/${name}` : "" };
+    const answer = await fetch(`/debug/authz?${new URLSearchParams({ proxyID: endpoint.proxy, request: JSON.stringify(request) })}`).catch(() => null);
+    const decision = answer?.ok ? await answer.json() : null;
+    show(result, decision ? [mark(decision.decision === "denied" ? "bad" : "ok", decision.decision === "denied" ? "denied" : decision.decision), ` ${decision.why}. `, h("span", { class: "soft" }, `Evaluated for ${decision.proxy}.`)] : mark("warn", answer ? await answer.text() : "no answer"));
+  } }, field("account", "Service account", "", "namespace/account, or empty for plain text"), field("method", "Method", "GET", "GET"), field("path", "Path", "/", "/"), h("button", {}, "Try a call"));
+  return fold("try", "Try a call", false, form, result);
+}
+
+function route(one) {
+  const rules = one.rules.map((rule) => h(
+    "li", {}, link(toObject(one.object, rule.path), rule.path), h("span", { class: "soft" }, ` ${rule.match.join(" or ") || "every request"}`),
+    rule.action ? h("p", {}, rule.action) : null,
+    rule.to.length ? h("ul", {}, rule.to.map((to) => h("li", {}, rule.to.length > 1 ? `${to.weight} % ` : "", to.namespace ? serviceLink(to) : h("b", {}, to.host), to.subset ? `, subset ${to.subset}` : "", " ", to.fault ? mark("bad", to.fault) : to.total >= 0 && to.total !== undefined ? mark("ok", `${to.ready}/${to.total}`) : null))) : null,
+  ));
+  const place = one.gateways.filter((name) => name !== "mesh");
+  return h("div", { class: "route" }, objectLink(one.object), h("span", { class: "soft" }, ` hosts ${one.hosts.join(", ")}${place.length ? ` at gateway ${place.join(", ")}` : ""}${one.applies ? "" : " · routes to it"}`), h("ul", {}, rules));
+}
+
+function rule(one) {
+  return h("div", { class: "route" }, objectLink(one.object), one.tls ? h("span", { class: "soft" }, ` tls ${one.tls}`) : null, h("ul", {}, one.subsets.map((subset) => h("li", {}, `subset ${subset.name} `, h("span", { class: "soft" }, Object.entries(subset.labels).map(([key, value]) => `${key}=${value}`).join(", ")), " ", mark(subset.ready ? "ok" : "bad", `${subset.ready}/${subset.total} ready`)))));
+}
+
+function endpoints(service) {
+  if (!service.endpoints.length) return h("p", { class: "none" }, service.total < 0 ? "Requests go to the address that clients choose." : "It has no endpoints.");
+  const rows = service.endpoints.map((one) => [`${one.address}:${one.port}`, mark(one.ready ? "ok" : "bad", one.ready ? "ready" : one.health), one.proxy ? link(toProxy(one.proxy), one.proxy.replace(/-\d+$/, "")) : one.inMesh ? "not connected here" : "no proxy", one.version, one.locality]);
+  return [table(["endpoint", "health", "proxy", "version", "locality"], rows), service.total > rows.length ? h("p", {}, `${number(service.total - rows.length)} more.`) : null];
+}
+
+// A namespace: its health, services, and what calls in and out.
+export function drawNamespace(name, state, now) {
+  const namespace = state.mesh.namespaces.find((one) => one.name === name);
+  if (!namespace) return [h("h2", {}, name), h("p", { class: "none" }, "There is no service in this namespace.")];
+  const services = [...namespace.services].sort((a, b) => rank(a) - rank(b) || compare(a.host, b.host));
+  const unhealthy = state.fleet.unhealthy.filter((row) => row.namespace === name), problems = state.problems.items.filter((one) => one.namespace === name && one.severity !== "info").slice(0, 8);
+  const changes = state.changes.filter((change) => change.total < 1000 && change.objects.some((one) => one.namespace === name)).slice(0, 3);
+  return [
+    h("h2", {}, `Namespace ${name}`), h("p", {}, mark(levelOf(namespace), wordsOf(namespace))),
+    h("p", {}, link(`${to("proxies")}?namespace=${encodeURIComponent(name)}`, count(namespace.proxies, "proxy", "proxies")), " · ", link(`${to("problems")}?namespace=${encodeURIComponent(name)}`, "its problems"), " · ", link("#/", "all namespaces")),
+    unhealthy.length ? section("Proxies with problems", h("ul", { class: "items" }, unhealthy.slice(0, 8).map((row) => h("li", {}, link(toProxy(row.id), proxyName(row)), " ", mark(STATE[row.state], stateText(row, now)))))) : null,
+    problems.length ? section("Problems", h("ul", { class: "items" }, problems.map(problemItem))) : null,
+    section(count(services.length, "service"), h("ul", { class: "services" }, services.map((one) => h("li", {}, serviceLink(one), h("span", { class: "soft" }, one.total < 0 ? "" : ` ${one.ready}/${one.total}`), levelOf(one) === "ok" ? null : [" ", mark(levelOf(one), wordsOf(one))])))),
+    changes.length ? section("What changed", h("ul", { class: "items" }, changes.map((change) => changeItem(change)))) : null,
+  ];
+}
+
+const rank = (one) => ({ bad: 0, warn: 1, ok: 2 }[levelOf(one)]);
+
+// A line of the graph: the objects that it stands for.
+export function drawEdge(from, target, state) {
+  const edge = state.mesh.links.find((one) => one.from === from && one.to === target), flow = state.traffic?.edges?.find((one) => one.from === from && one.to === target);
+  const place = (name) => { const [kind] = name.split(" "); return kind === "service" ? serviceLink({ namespace: name.slice(8).split("/")[0], host: name.slice(name.indexOf("/") + 1) }) : kind === "namespace" ? link(to("namespace", name.slice(10)), name) : link(toObject({ group: "networking.istio.io", kind: "Gateway", namespace: name.slice(8).split("/")[0], name: name.slice(name.indexOf("/") + 1) }), name); };
+  return [
+    h("h2", {}, `${nameOfPlace(from)} → ${nameOfPlace(target)}`), h("p", {}, "From ", place(from), " to ", place(target), "."), flow ? h("p", {}, h("b", {}, "Traffic: "), rateText(flow)) : null,
+    edge ? section("Because of", h("ul", { class: "items" }, edge.by.map((ref) => h("li", {}, objectLink(ref), h("span", { class: "soft" }, ref.kind === "AuthorizationPolicy" ? " admits the caller" : " routes requests there")))), edge.count > edge.by.length ? h("p", {}, `${number(edge.count)} rules in all.`) : null) : h("p", { class: "none" }, flow ? "No route or policy names it: it is seen in the traffic." : "There is no such line any more."),
+  ];
+}

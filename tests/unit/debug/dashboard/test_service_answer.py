@@ -1,0 +1,177 @@
+"""Answers of the dashboard about one service."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.config.problem import ObjectRef, Problem
+from pilot.debug.dashboard.graph import CachedGraph
+from pilot.debug.dashboard.mesh import MeshContext, UnhealthyProxy
+from pilot.debug.dashboard.service_answer import describe_service
+from pilot.mesh.model.service import ServiceRef
+from testing.mesh.debug_server import sources
+from testing.mesh.listeners import service
+from testing.mesh.objects import Plain, at, endpoint_slice, make, pod, world
+from tests.unit.debug.dashboard.test_fleet import connection
+
+HOST = "web.a.svc.cluster.local"
+WEB = service("web", "[{name: http, port: 80, targetPort: 8080}]")
+POD = pod("web-0", "10.0.0.1", labels="{app: web, version: v1}")
+READY, UNREADY = at("10.0.0.1", "web-0"), at("10.0.0.1", "web-0", conditions="{ready: false}")
+SLICE = endpoint_slice("web", READY)
+IDLE = service("idle", "[{name: http, port: 80}]")
+SUBSETS = make(
+    "DestinationRule",
+    "web",
+    "{host: web, subsets: [{name: v1, labels: {version: v1}}, {name: v2, labels: {version: v2}}]}",
+)
+
+
+async def describe(*objects: Plain, context: MeshContext | None = None, proxies: Any = ()) -> Plain:
+    mesh_world = world(*objects)
+    pages = sources(mesh_world.mesh, *proxies)
+    graph = await CachedGraph(mesh_world.mesh).get()
+    return await describe_service(pages, graph, context or MeshContext([], [], {}), ServiceRef(HOST, "a"))
+
+
+def route(to: str, more: str = "") -> Plain:
+    return make("VirtualService", "web", f"{{hosts: [web], http: [{{route: [{to}]{more}}}]}}")
+
+
+def reasons(answer: Plain) -> list[tuple[str, str]]:
+    return [(reason["severity"], reason["text"]) for reason in answer["reasons"]]
+
+
+async def test_healthy_service() -> None:
+    client = connection("web-0.a")
+    answer = await describe(WEB, POD, SLICE, proxies=(client,))
+    assert (answer["reasons"], answer["access"], answer["routes"], answer["rules"]) == ([], "open", [], [])
+    assert answer["endpoints"] == [
+        {
+            "address": "10.0.0.1",
+            "port": 8080,
+            "health": "Healthy",
+            "ready": True,
+            "workload": answer["endpoints"][0]["workload"],
+            "version": "v1",
+            "locality": "",
+            "proxy": "web-0.a-1",
+            "inMesh": False,
+        }
+    ]
+    assert answer["source"] == {"group": "", "kind": "Service", "namespace": "a", "name": "web"}
+
+
+@pytest.mark.parametrize(
+    ("objects", "expected"),
+    [
+        ((WEB,), ("error", "It has no endpoints: no Pod matches its selector, or none is running.")),
+        ((WEB, POD, endpoint_slice("web", UNREADY)), ("error", "None of its 1 endpoints is ready.")),
+        (
+            (WEB, POD, endpoint_slice("web", READY, at("10.0.0.2", conditions="{ready: false}"))),
+            ("warning", "1 of its 2 endpoints are not ready."),
+        ),
+        (
+            (WEB, POD, SLICE, route("{destination: {host: gone.example}}")),
+            ("error", "spec.http[0] sends its requests to gone.example: the host does not exist."),
+        ),
+        (
+            (WEB, POD, SLICE, IDLE, route("{destination: {host: idle}}")),
+            ("error", "spec.http[0] sends its requests to idle.a.svc.cluster.local: it has no endpoints."),
+        ),
+        (
+            (
+                WEB,
+                POD,
+                SLICE,
+                route("{destination: {host: web}, weight: 80}, {destination: {host: web, subset: v3}, weight: 20}"),
+            ),
+            (
+                "error",
+                f"spec.http[0] sends 20 % of its requests to {HOST}, subset v3: no DestinationRule has the subset v3.",
+            ),
+        ),
+        (
+            (WEB, POD, SLICE, SUBSETS, route("{destination: {host: web, subset: v2}}")),
+            ("error", f"spec.http[0] sends its requests to {HOST}, subset v2: it has no endpoints."),
+        ),
+        (
+            (
+                WEB,
+                POD,
+                SLICE,
+                route("{destination: {host: web}}", ", fault: {abort: {httpStatus: 503, percentage: {value: 50}}}"),
+            ),
+            ("warning", "spec.http[0] aborts 50 % of the requests with 503."),
+        ),
+        (
+            (
+                WEB,
+                POD,
+                SLICE,
+                make("PeerAuthentication", "default", "{mtls: {mode: STRICT}}"),
+                make("DestinationRule", "web", "{host: web, trafficPolicy: {tls: {mode: DISABLE}}}"),
+            ),
+            (
+                "error",
+                "Clients do not use the mesh's mutual TLS (DestinationRule a/web, tls mode DISABLE), and the service requires it"
+                " (PeerAuthentication a/default).",
+            ),
+        ),
+        (
+            (WEB, POD, SLICE, make("AuthorizationPolicy", "none", "{}")),
+            ("error", "AuthorizationPolicy a/none admits nobody: callers get status 403."),
+        ),
+    ],
+)
+async def test_reasons_for_failing_requests(objects: tuple[Plain, ...], expected: tuple[str, str]) -> None:
+    assert reasons(await describe(*objects)) == [expected]
+
+
+async def test_unhealthy_proxies_and_problems_of_the_service_are_reported() -> None:
+    ref = ObjectRef(GroupKind(NETWORKING, "Sidecar"), "b", "other")
+    problems = [
+        Problem(code="c", object=ref, message="m"),
+        Problem(code="d", object=ref._replace(namespace="a", name="web"), message="m"),
+    ]
+    proxies = [UnhealthyProxy(state, "a", (ServiceRef(HOST, "a"),)) for state in ("refused", "stale", "stale")]
+    context = MeshContext([(problems[0], ()), (problems[1], ())], proxies, {})
+    answer = await describe(WEB, POD, SLICE, context=context)
+    assert reasons(answer) == [
+        ("error", "1 of its proxies refuse their configuration."),
+        ("warning", "2 of its proxies have not answered."),
+    ]
+    assert [problem["code"] for problem in answer["problems"]] == ["d"]
+
+
+async def test_routes_list_destinations_with_their_endpoints() -> None:
+    edge = make(
+        "VirtualService",
+        "edge",
+        "{hosts: [x.example], gateways: [g], http: [{route: [{destination: {host: web}}], match: [{uri: {prefix: /x}, method: {exact: GET}}], timeout: 5s}]}",
+    )
+    own = route("{destination: {host: web, subset: v1}}")
+    answer = await describe(WEB, POD, SLICE, SUBSETS, edge, own)
+    shown = {one["object"]["name"]: one for one in answer["routes"]}
+    assert (shown["edge"]["applies"], shown["edge"]["gateways"]) == (False, ("a/g",))
+    (rule,) = shown["edge"]["rules"]
+    assert (rule["match"], rule["action"], rule["to"][0]["ready"]) == (["GET and path /x*"], "timeout 5s", 1)
+    (to,) = shown["web"]["rules"][0]["to"]
+    assert (to["subset"], to["ready"], to["total"], to["fault"]) == ("v1", 1, 1, "")
+    assert [(s["name"], s["ready"], s["total"]) for s in answer["rules"][0]["subsets"]] == [("v1", 1, 1), ("v2", 0, 0)]
+
+
+async def test_policies_are_shown_as_text() -> None:
+    rule = "{from: [{source: {principals: [t/ns/b/sa/c], notNamespaces: [d]}}], to: [{operation: {methods: [GET], paths: [/x]}}], when: [{key: 'request.headers[k]', values: [v]}]}"
+    answer = await describe(WEB, POD, SLICE, make("AuthorizationPolicy", "p", f"{{rules: [{rule}]}}"))
+    assert answer["policies"][0]["rules"] == [
+        {
+            "from": ["principal t/ns/b/sa/c and not namespace d"],
+            "to": ["method GET and path /x"],
+            "when": ["request.headers[k] = v"],
+        }
+    ]
+    assert [(c["namespace"], c["account"], c["by"]["name"]) for c in answer["callers"]] == [("b", "c", "p")]

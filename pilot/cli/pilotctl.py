@@ -6,12 +6,15 @@ import sys
 from collections.abc import Sequence
 
 import click
+from click.shell_completion import add_completion_class
 
 from pilot.cli.ctl.client import DEFAULT_ADDRESS
 from pilot.cli.ctl.command import LazyGroup, Section
+from pilot.cli.ctl.completions import QuotingBashComplete
 from pilot.lib.build_info import build_info
 
 _COMMANDS = "pilot.cli.ctl.commands"
+add_completion_class(QuotingBashComplete, "bash")
 SECTIONS = (
     Section(
         "Proxies",

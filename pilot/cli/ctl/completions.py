@@ -6,15 +6,27 @@ If the control plane does not respond at once, nothing is completed.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable
 from typing import Any
 
 import click
+from click.shell_completion import BashComplete, CompletionItem
 
 from pilot.cli.ctl.client import DEFAULT_ADDRESS, CommandError, PageClient
 
+_SPECIAL = re.compile(r"[^\w@%+=:,./~-]")
 SECONDS = 0.5
 """Maximum number of seconds to wait for the control plane."""
+
+
+class QuotingBashComplete(BashComplete):
+    """Completion for bash that quotes characters with a meaning in the shell, such as | in the names of clusters."""
+
+    def format_completion(self, item: CompletionItem) -> str:
+        """Return an item for the completion script, which removes one of two backslashes."""
+        value = _SPECIAL.sub(r"\\\\\g<0>", item.value)
+        return super().format_completion(CompletionItem(value, item.type))
 
 
 def complete_proxies(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -33,7 +45,8 @@ def complete_namespaces(ctx: click.Context, parameter: click.Parameter, incomple
 
 def complete_resources(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the names of the proxy's resources that begin with a text."""
-    proxy = ctx.params.get("proxy") or ""
+    # While the value of an option is completed, click has not assigned the arguments before it.
+    proxy = ctx.params.get("proxy") or next((word for word in ctx.args if not word.startswith("-")), "")
     clients = (_read(ctx, "adsz", proxyID=proxy) or {}).get("clients", ()) if proxy else ()
     return _matching((name for client in clients for names in client["watches"].values() for name in names), incomplete)
 

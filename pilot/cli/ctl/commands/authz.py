@@ -10,6 +10,7 @@ import click
 
 from pilot.cli.ctl.client import CommandError, PageClient
 from pilot.cli.ctl.command import with_client, with_output
+from pilot.cli.ctl.completions import complete_proxies
 from pilot.cli.ctl.output import CommandResult, TextTable
 
 _WORDS = {"allowed": "ALLOWED", "denied": "DENIED", "asked": "DELEGATED"}
@@ -21,7 +22,7 @@ def authz() -> None:
 
 
 @authz.command()
-@click.argument("proxy")
+@click.argument("proxy", shell_complete=complete_proxies)
 @click.option("--method", metavar="GET", help="HTTP method (default GET)")
 @click.option("--path", metavar="/x", help="path after path normalization (default /)")
 @click.option("--host", help="Host header")

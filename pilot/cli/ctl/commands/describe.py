@@ -9,11 +9,12 @@ import click
 
 from pilot.cli.ctl.client import PageClient
 from pilot.cli.ctl.command import with_client, with_output
+from pilot.cli.ctl.completions import complete_proxies
 from pilot.cli.ctl.output import CommandResult, TextTable
 
 
 @click.command()
-@click.argument("proxy")
+@click.argument("proxy", shell_complete=complete_proxies)
 @with_output
 @with_client
 def describe(client: PageClient, proxy: str) -> CommandResult:

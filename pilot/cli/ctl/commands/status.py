@@ -9,6 +9,7 @@ import click
 
 from pilot.cli.ctl.client import PageClient
 from pilot.cli.ctl.command import with_client, with_output
+from pilot.cli.ctl.completions import complete_namespaces
 from pilot.cli.ctl.output import CommandResult, TextTable
 from pilot.lib.text import one_line
 
@@ -18,7 +19,7 @@ _HEAD = ("OBJECT", "PART", "ACCEPTED", "PROGRAMMED", "RESOLVED", "REASON")
 
 
 @click.command()
-@click.option("-n", "--namespace", help="only objects in this namespace")
+@click.option("-n", "--namespace", help="only objects in this namespace", shell_complete=complete_namespaces)
 @click.option("-k", "--kind", default="", help="only objects of this kind, such as httproute")
 @with_output
 @with_client

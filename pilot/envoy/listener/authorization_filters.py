@@ -7,7 +7,7 @@ to which it applies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Generic, NamedTuple, TypeVar
 
 from envoy.config.listener.v3 import listener_components_pb2
@@ -17,7 +17,7 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from pilot.config.kinds.istio import AUTHORIZATION_POLICY
 from pilot.config.object import ObjectKey
 from pilot.config.security.authorization_policy import Action, dry_run
-from pilot.derive import derived
+from pilot.derive import derived, derived_in_steps
 from pilot.envoy.filter_phase import Phase
 from pilot.envoy.http_filter.http_authz import build_http_denial, build_http_ext_authz, build_http_rbac
 from pilot.envoy.network_filter.network_authz import build_network_denial, build_network_ext_authz, build_network_rbac
@@ -43,8 +43,10 @@ _INVALID_AUTHORIZER = "-deny-due-to-bad-CUSTOM-action"
 _LOCAL: tuple[Action, ...] = ("AUDIT", "DENY", "ALLOW")
 
 
-@derived
-def compiled_policy(db: Mesh, key: ObjectKey, tcp: bool, tunnelled: bool = False) -> CompiledPolicy | None:
+@derived_in_steps
+def compiled_policy(
+    db: Mesh, key: ObjectKey, tcp: bool, tunnelled: bool = False
+) -> Generator[None, None, CompiledPolicy | None]:
     """Return the RBAC rules of a policy, or None if it does not exist.
 
     If `tcp` is set, the rules apply to connections instead of requests. `tunnelled` is set for connections that arrive
@@ -55,9 +57,10 @@ def compiled_policy(db: Mesh, key: ObjectKey, tcp: bool, tunnelled: bool = False
         return None
     spec, context = row.spec, RuleContext(row.namespace, mesh_trust_domains(db), tcp, tunnelled)
     provider = spec.provider.name if spec.action == "CUSTOM" and spec.provider is not None else ""
-    rules = (
-        [NEVER] if not spec.rules else [build_rule(rule, context, allows=spec.action == "ALLOW") for rule in spec.rules]
-    )
+    rules = [] if spec.rules else [NEVER]
+    for spec_rule in spec.rules:
+        rule = yield from build_rule(spec_rule, context, allows=spec.action == "ALLOW")
+        rules.append(rule)
     named_rules = (
         (rule_name(row.namespace, row.name, index, provider), rule)
         for index, rule in enumerate(rules)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 
 import msgspec
 from envoy.config.rbac.v3 import rbac_pb2
@@ -80,16 +80,20 @@ def build_action(action: Action, policies: Iterable[CompiledPolicy]) -> ActionRu
 NEVER = rbac_pb2.Policy(permissions=[NOTHING], principals=[NOBODY])
 
 
-def build_rule(rule: Rule, context: RuleContext, allows: bool) -> rbac_pb2.Policy | None:
-    """Return the RBAC policy of a rule. Return None if `allows` is set and the rule cannot be fully expressed."""
+def build_rule(rule: Rule, context: RuleContext, allows: bool) -> Generator[None, None, rbac_pb2.Policy | None]:
+    """Return the RBAC policy of a rule, after yielding between its sources and operations.
+
+    Return None if `allows` is set and the rule cannot be fully expressed.
+    """
     permission_conditions = [condition for condition in rule.when if is_permission(condition.key)]
     principal_conditions = [condition for condition in rule.when if not is_permission(condition.key)]
-    permissions = [
-        build_permission(to.operation, permission_conditions, context.tcp, allows) for to in rule.to or (To(),)
-    ]
-    principals = [
-        build_principal(source.source, principal_conditions, context, allows) for source in rule.from_ or (From(),)
-    ]
+    permissions, principals = [], []
+    for to in rule.to or (To(),):
+        permissions.append(build_permission(to.operation, permission_conditions, context.tcp, allows))
+        yield
+    for source in rule.from_ or (From(),):
+        principals.append(build_principal(source.source, principal_conditions, context, allows))
+        yield
     if None in permissions or None in principals:
         return None
     return rbac_pb2.Policy(permissions=permissions, principals=principals)

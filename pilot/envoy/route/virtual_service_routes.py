@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from envoy.config.core.v3 import base_pb2
 from envoy.config.route.v3 import route_components_pb2
@@ -27,24 +28,22 @@ from pilot.envoy.well_known_types import pack
 ALT_SVC_SECONDS = 86_400
 
 
-def build_routes(service: Object[VirtualService], context: RouteContext) -> list[route_components_pb2.Route]:
-    """Return one route for each match, in order of evaluation, up to the first route that matches every request.
+def build_routes(service: Object[VirtualService], context: RouteContext) -> Iterator[route_components_pb2.Route]:
+    """Yield one route for each match, in order of evaluation, up to the first route that matches every request.
 
-    The list is empty if no rule applies to the proxy and port of the context.
+    There are none if no rule applies to the proxy and port of the context.
     """
     metadata = build_metadata(service.key)
-    routes: list[route_components_pb2.Route] = []
     for rule in service.spec.http:
         for match in rule.match or (None,):
             route = build_route(service, rule, match, context, metadata)
             if route is None:
                 continue
-            routes.append(route)
+            yield route
             if is_catch_all(route.match):
-                return routes
+                return
         if not rule.match:
-            return routes
-    return routes
+            return
 
 
 def has_routes(

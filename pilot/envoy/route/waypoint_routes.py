@@ -7,7 +7,7 @@ for gateways. Destinations behind the same waypoint are reached directly, and ot
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 from envoy.config.route.v3 import route_components_pb2, route_pb2
 from google.protobuf import wrappers_pb2
@@ -16,7 +16,7 @@ from pilot.config.networking.destination_rule import ConsistentHashLB, destinati
 from pilot.config.networking.virtual_service import VirtualService
 from pilot.config.object import Object, ObjectKey
 from pilot.config.protocol import Protocol
-from pilot.derive import derived
+from pilot.derive import derived, derived_in_steps
 from pilot.envoy.cluster.endpoint_discovery import is_dynamic
 from pilot.envoy.cluster.vip_clusters import VipKey, possible_protocols
 from pilot.envoy.names import HTTP
@@ -36,21 +36,29 @@ from pilot.mesh.registry.service_lookup import destination_ref
 from pilot.mesh.registry.services import service
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.destination_rules import destination_rule, inbound_merged_rule_key, merged_rule
+from pilot.mesh.traffic.route_limits import has_routes_at
 from pilot.mesh.traffic.virtual_services import virtual_service, virtual_services_at_waypoint
 
 _FALSE = wrappers_pb2.BoolValue()
 
 
-@derived
-def vip_routes(db: Mesh, ref: ServiceRef, port: int, serving: ServingKey) -> route_pb2.RouteConfiguration:
+@derived_in_steps
+def vip_routes(
+    db: Mesh, ref: ServiceRef, port: int, serving: ServingKey
+) -> Generator[None, None, route_pb2.RouteConfiguration]:
     """Return the routes for a port of a service. The message is shared and must not be modified."""
     cluster, row = VipKey(ref, port, HTTP).name, service(db, ref)
     domains = [ref.hostname] if row is not None and is_dynamic(row) else ["*"]
-    routes = [
-        r
+    rules = [
+        (rule, _context(db, rule.key, port, serving))
         for rule in waypoint_virtual_services(db, ref, serving.scope.namespace)
-        for r in build_routes(rule, _context(db, rule.key, port, serving))
+        if row is None or has_routes_at(rule.spec, row.port_position(port))
     ]
+    routes = []
+    for rule, context in rules:
+        for route in build_routes(rule, context):
+            routes.append(route)
+            yield
     if routes:
         return build_vip_configuration(cluster, port, domains, routes)
     return build_default_vip_configuration(

@@ -16,10 +16,19 @@ from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.destination import check_destination
 from pilot.mesh.analysis.export_to import check_export_to
 from pilot.mesh.analysis.selector import selected_anywhere
-from pilot.mesh.gateways.gateways import servers
+from pilot.mesh.gateways.gateways import gateway_ports, servers
 from pilot.mesh.model.facets import PolicySubjectKey
+from pilot.mesh.registry.service_lookup import refs_by_hostname
+from pilot.mesh.registry.services import service
 from pilot.mesh.security.policies import policy_keys
 from pilot.mesh.tables.database import Mesh
+from pilot.mesh.traffic.route_limits import (
+    MAX_CHAINS,
+    MAX_HTTP_ROUTES,
+    chain_count,
+    chains_per_port,
+    http_route_count,
+)
 from pilot.mesh.traffic.virtual_service_names import MESH, gateway_key
 from pilot.mesh.traffic.virtual_services import PUBLIC, Binding, binding, check_delegates, qualified
 
@@ -47,6 +56,7 @@ def virtual_service_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
             *below("spec.exportTo", check_export_to(db, virtual_service.spec.export_to)),
             *_check_delegated(db, virtual_service),
             *below("spec", _check_claims(db, virtual_service.spec)),
+            *below("spec", _check_copies(db, virtual_service)),
         ),
     )
 
@@ -135,6 +145,39 @@ def _http_destinations(rule: HTTPRoute) -> Iterable[tuple[str, Destination | Non
 
 
 # -- hosts
+
+
+def _check_copies(db: Mesh, o: Object[VirtualService]) -> Problems:
+    """Yield a problem if there are too many routes for the number of ports."""
+    ports = max((len(numbers) for numbers in _ports(db, o)), default=1)
+    routes, chains = http_route_count(o.spec), chain_count(o.spec)
+    if ports > 1 and routes * ports > MAX_HTTP_ROUTES:
+        used = max(1, MAX_HTTP_ROUTES // routes)
+        yield warning(
+            "too-large",
+            "http",
+            f"{routes} routes on {ports} ports exceed {MAX_HTTP_ROUTES} routes in total; they are only used on the "
+            f"first {used} ports",
+        )
+    if ports > 1 and chains * ports > MAX_CHAINS:
+        yield warning(
+            "too-large",
+            "tls" if o.spec.tls else "tcp",
+            f"{chains} matches on {ports} ports exceed {MAX_CHAINS} filter chains in total; only the first "
+            f"{chains_per_port(ports)} are used on each port",
+        )
+
+
+def _ports(db: Mesh, o: Object[VirtualService]) -> Iterator[tuple[object, ...]]:
+    """Yield the ports of each service and Gateway that a VirtualService routes."""
+    for name in o.spec.gateways:
+        if name != MESH:
+            yield gateway_ports(db, gateway_key(name))
+    if MESH in o.spec.gateways or not o.spec.gateways:
+        for host in o.spec.hosts:
+            for ref in refs_by_hostname(db, host.lower()):
+                if (row := service(db, ref)) is not None:
+                    yield row.ports
 
 
 def _check_hosts(db: Mesh, o: Object[VirtualService]) -> Problems:

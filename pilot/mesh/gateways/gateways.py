@@ -64,6 +64,13 @@ def servers(db: Mesh, gateway: ObjectKey) -> tuple[Server, ...]:
 
 
 @derived
+def gateway_ports(db: Mesh, gateway: ObjectKey) -> tuple[int, ...]:
+    """Return the distinct port numbers of a Gateway, in the order of its servers."""
+    numbers = (server.port.number if server.port is not None else 0 for server in servers(db, gateway))
+    return tuple(dict.fromkeys(numbers))
+
+
+@derived
 def server(db: Mesh, key: ServerKey) -> Server | None:
     """Return one server as in `servers`, or None if it does not exist."""
     listed = servers(db, key.gateway)

@@ -97,6 +97,10 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         all ports."""
         return (SEMANTICS, POOL_SEMANTICS) in self.labels
 
+    def port_position(self, number: int) -> int:
+        """Return the position of a port among the ports of the service, or 0 if the service does not have it."""
+        return next((index for index, p in enumerate(self.ports) if p.number == number), 0)
+
     def port(self, number: int) -> Port | None:
         """Return the port with this number. If TCP and UDP share the number, return the first of the two ports."""
         return next((p for p in self.ports if p.number == number), None)

@@ -6,6 +6,7 @@ name.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -161,14 +162,16 @@ def plan_chains(
     quic: bool,
     servers: Mapping[ServerKey, Server],
     bound: Mapping[ObjectKey, Sequence[BoundL4Rules]],
+    limits: Mapping[ObjectKey, int],
 ) -> ChainPlan:
     """Return the plan for the chains of a listener.
 
-    `bound` maps each Gateway to the rules of its VirtualServices, in order of precedence.
+    `bound` maps each Gateway to the rules of its VirtualServices, in order of precedence. `limits` maps it to the
+    maximum number of chains for the TLS rules of each of these VirtualServices.
     """
     if quic:
         return ChainPlan(tuple(HttpsChain(s.key, s.route) for p in ports for s in p.quic if s.route is not None))
-    planner = _Planner(servers, bound)
+    planner = _Planner(servers, bound, limits)
     return ChainPlan(
         tuple(chain for port in ports for chain in planner.port(port)),
         tuple(planner.duplicates),
@@ -177,8 +180,14 @@ def plan_chains(
 
 
 class _Planner:
-    def __init__(self, servers: Mapping[ServerKey, Server], bound: Mapping[ObjectKey, Sequence[BoundL4Rules]]) -> None:
-        self.servers, self.bound = servers, bound
+    def __init__(
+        self,
+        servers: Mapping[ServerKey, Server],
+        bound: Mapping[ObjectKey, Sequence[BoundL4Rules]],
+        limits: Mapping[ObjectKey, int],
+    ) -> None:
+        self.servers, self.bound, self.limits = servers, bound, limits
+        self.chains: Counter[ObjectKey] = Counter()
         self.terminated_names = {
             name
             for s in servers.values()
@@ -239,6 +248,8 @@ class _Planner:
                 for index, match in enumerate(matches):
                     if not can_reach(match, server, key.gateway):
                         continue
+                    if self.chains[service.key] >= self.limits[key.gateway]:
+                        break
                     if duplicates := tuple(
                         h
                         for h in match.sni_hosts
@@ -247,6 +258,7 @@ class _Planner:
                         self.duplicates.append(DuplicateMatch(service.key, position, index, duplicates))
                         continue
                     self.matched_names.update(map(str.lower, match.sni_hosts))
+                    self.chains[service.key] += 1
                     yield SniChain(key, service.key, position, match.sni_hosts)
 
     def _services(self, key: ServerKey, server: Server) -> Iterator[BoundL4Rules]:

@@ -56,13 +56,14 @@ from pilot.envoy.transport_socket.downstream_tls import (
 )
 from pilot.envoy.transport_socket.sds import SdsProvider
 from pilot.envoy.transport_socket.transport_sockets import build_downstream_tls, build_quic_downstream
-from pilot.mesh.gateways.gateways import merged_gateway, server
+from pilot.mesh.gateways.gateways import gateway_ports, merged_gateway, server
 from pilot.mesh.gateways.servers import GatewaySelectionKey, MergedPort, ServerKey, sni_hosts
 from pilot.mesh.model.service import Port
 from pilot.mesh.proxies.router import GatewayListenersFacet, bound_services
 from pilot.mesh.registry.mesh_services import secret_provider
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
+from pilot.mesh.traffic.route_limits import chains_per_port
 from pilot.mesh.traffic.virtual_services import virtual_service
 
 # -- plans -------------------------------------------------------------------------------------------------------------
@@ -106,7 +107,8 @@ def _planned(
     servers = {m.key: s for p in ports for m in p.servers if (s := server(db, m.key)) is not None}
     gateways = dict.fromkeys(key.gateway for key in servers)
     bound = {g: tuple(_l4_rules_of_gateway(db, facet.scope.namespace, g).values()) for g in gateways}
-    return plan_chains(ports, listener.quic, servers, bound)
+    limits = {g: chains_per_port(len(gateway_ports(db, g))) for g in gateways}
+    return plan_chains(ports, listener.quic, servers, bound, limits)
 
 
 @derived

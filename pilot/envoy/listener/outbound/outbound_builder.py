@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 
 from envoy.config.listener.v3 import listener_components_pb2
 
@@ -25,8 +25,11 @@ from pilot.lib.duration import Duration
 
 def build_outbound_listener(
     key: OutboundListenerKey, options: ListenerOptions, templates: Mapping[ManagerKey, bytes]
-) -> ListenerParts:
-    """Return an outbound listener. `templates` maps classes of HTTP connection managers to their templates."""
+) -> Generator[None, None, ListenerParts]:
+    """Return an outbound listener, after yielding between its filter chains.
+
+    `templates` maps classes of HTTP connection managers to their templates.
+    """
     name = listener_name(key.binds[0], key.port)
     filters, timeout = _inspection(key, options)
     head = ListenerHead(
@@ -47,6 +50,7 @@ def build_outbound_listener(
             default = parts
         else:
             chains.append(parts)
+        yield
     if default is None:
         default = build_chain(ANY, build_unmatched_filters(key.unmatched, options), name=UNMATCHED_CHAIN)
     elif not chains:

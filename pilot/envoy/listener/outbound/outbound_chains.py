@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from pilot.config.networking.virtual_service import RouteDestination
 from pilot.config.protocol import Protocol
 from pilot.derive import derived
@@ -26,6 +28,7 @@ from pilot.mesh.scope.sidecar_scope import egress_listeners, outbound_traffic_po
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.destination_rules import destination_rule
 from pilot.mesh.traffic.imports import imported
+from pilot.mesh.traffic.route_limits import chains_per_port
 from pilot.mesh.traffic.virtual_services import virtual_service
 
 
@@ -54,7 +57,9 @@ def tcp_chains(db: Mesh, claim: AddressClaim, facet: OutboundListenersFacet) -> 
     services = [(key, row.spec) for key in keys if (row := virtual_service(db, key)) is not None]
     client = L4Client(facet.scope.namespace, facet.labels)
     find = find_tls_chains if claim.port.protocol.is_tls else find_tcp_chains
-    rule_chains = list(find(services, client, claim.port.number, claim.cidrs))
+    row = service(db, claim.ref)
+    limit = chains_per_port(len(row.ports) if row is not None else 1)
+    rule_chains = list(islice(find(services, client, claim.port.number, claim.cidrs), limit))
     chains = [_rule_chain(db, chain, claim, facet) for chain in rule_chains]
     covered = bool(rule_chains) if claim.port.protocol.is_tls else any(c.terminal for c in rule_chains)
     if not covered:

@@ -7,7 +7,7 @@ Each distinct key is built once for all scopes.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Generator, Mapping
 from functools import lru_cache
 
 import msgspec
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from pilot.config.networking.virtual_service import Destination
 from pilot.config.protocol import Protocol
-from pilot.derive import Gather, derived
+from pilot.derive import Gather, derived, derived_in_steps
 from pilot.envoy import names
 from pilot.envoy.listener.listener_address import canonical, wildcards
 from pilot.envoy.listener.listener_options import listener_defaults, listener_options
@@ -223,23 +223,25 @@ def egress_proxy_cluster(destination: Destination) -> str:
     )
 
 
-def _build_parts(db: Mesh, key: OutboundListenerKey, listening: ListeningFacet) -> ListenerParts:
+def _build_parts(db: Mesh, key: OutboundListenerKey, listening: ListeningFacet) -> Generator[None, None, ListenerParts]:
     templates = {
         c.http.kind: manager_template_at(db, c.http.kind, listening, key.port) for c in key.chains if c.http is not None
     }
-    return build_outbound_listener(key, listener_options(db, listening), templates)
+    return (yield from build_outbound_listener(key, listener_options(db, listening), templates))
 
 
-@derived
-def listener_parts(db: Mesh, key: OutboundListenerKey, listening: ListeningFacet) -> ListenerParts:
+@derived_in_steps
+def listener_parts(
+    db: Mesh, key: OutboundListenerKey, listening: ListeningFacet
+) -> Generator[None, None, ListenerParts]:
     """Return a listener that speaks HTTP. All scopes with an equal key share it."""
-    return _build_parts(db, key, listening)
+    return (yield from _build_parts(db, key, listening))
 
 
-@derived
-def tcp_resource(db: Mesh, key: OutboundListenerKey, listening: ListeningFacet) -> Resource:
+@derived_in_steps
+def tcp_resource(db: Mesh, key: OutboundListenerKey, listening: ListeningFacet) -> Generator[None, None, Resource]:
     """Return a listener that does not speak HTTP. All workloads share it."""
-    return assemble(_build_parts(db, key, listening), b"")
+    return assemble((yield from _build_parts(db, key, listening)), b"")
 
 
 @derived

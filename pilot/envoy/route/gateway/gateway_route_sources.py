@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import NamedTuple
 
 import msgspec
 
 from pilot.config.networking.destination_rule import ConsistentHashLB, destination_hash
-from pilot.derive import derived
+from pilot.derive import derived, derived_in_steps
 from pilot.envoy.route.gateway.gateway_host_plan import RouteSourceKey
 from pilot.envoy.route.route_context import RouteContext, default_retry_policy
 from pilot.envoy.route.route_dependencies import route_dependencies
@@ -15,11 +16,13 @@ from pilot.envoy.route.route_destination import DestinationKey, DestinationServi
 from pilot.envoy.route.route_match import is_catch_all
 from pilot.envoy.route.sticky_session import StickySession
 from pilot.envoy.route.virtual_service_routes import build_routes
+from pilot.mesh.gateways.gateways import gateway_ports
 from pilot.mesh.model.facets import Labels, ScopeFacet
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.service_lookup import destination_ref, visible_service
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.destination_rules import destination_rule
+from pilot.mesh.traffic.route_limits import has_routes_at
 from pilot.mesh.traffic.virtual_services import virtual_service
 
 
@@ -43,11 +46,16 @@ class RouterContextKey(msgspec.Struct, frozen=True, cache_hash=True):
     alt_svc: bool
 
 
-@derived
-def source_routes(db: Mesh, source: RouteSourceKey, router: RouterContextKey) -> tuple[RouteBytes, ...]:
-    """Return the routes of a source, in order."""
+@derived_in_steps
+def source_routes(
+    db: Mesh, source: RouteSourceKey, router: RouterContextKey
+) -> Generator[None, None, tuple[RouteBytes, ...]]:
+    """Return the routes of a source, in order. There are none on a port beyond the limit for the VirtualService."""
     row, dependencies = virtual_service(db, source.virtual_service), route_dependencies(db, source.virtual_service)
+    ports = gateway_ports(db, source.gateway)
     if row is None or dependencies is None:
+        return ()
+    if source.port in ports and not has_routes_at(row.spec, ports.index(source.port)):
         return ()
     owner, viewer = source.virtual_service.namespace, router.scope.namespace
     context = RouteContext(
@@ -71,9 +79,11 @@ def source_routes(db: Mesh, source: RouteSourceKey, router: RouterContextKey) ->
         alt_svc=router.alt_svc,
         shadow_suffix=not db.settings.routes.no_shadow_suffix,
     )
-    return tuple(
-        RouteBytes(r.SerializeToString(deterministic=True), is_catch_all(r.match)) for r in build_routes(row, context)
-    )
+    routes = []
+    for route in build_routes(row, context):
+        routes.append(RouteBytes(route.SerializeToString(deterministic=True), is_catch_all(route.match)))
+        yield
+    return tuple(routes)
 
 
 def _consistent_hash(db: Mesh, key: DestinationKey, router: RouterContextKey) -> ConsistentHashLB | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 
 import msgspec
 from envoy.config.route.v3 import route_components_pb2
@@ -10,9 +10,10 @@ from envoy.config.route.v3 import route_components_pb2
 from pilot.config.networking.destination_rule import ConsistentHashLB
 from pilot.config.networking.virtual_service import HTTPRetry, VirtualService
 from pilot.config.object import Object
-from pilot.derive import derived
+from pilot.derive import derived_in_steps
 from pilot.envoy.http_filter.prebuilt_http_filters import STATEFUL_SESSION_FILTER
 from pilot.envoy.names import outbound_cluster
+from pilot.envoy.resource import length_delimited
 from pilot.envoy.route.action.retry_policy import build_retry
 from pilot.envoy.route.action.route_action import build_hash_policy
 from pilot.envoy.route.decorator import service_operation_name
@@ -29,9 +30,11 @@ from pilot.mesh.model.facets import Labels
 from pilot.mesh.model.virtual_addresses import AddressFamiliesFacet
 from pilot.mesh.registry.services import service
 from pilot.mesh.tables.database import Mesh
+from pilot.mesh.traffic.route_limits import has_routes_at
 from pilot.mesh.traffic.virtual_services import virtual_service
 
 MESH_GATEWAYS = frozenset(("mesh",))
+_ROUTES = route_components_pb2.VirtualHost.ROUTES_FIELD_NUMBER
 
 
 class VirtualHostKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
@@ -58,8 +61,8 @@ class VirtualHostKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True)
     any_domain: bool = False
 
 
-@derived
-def virtual_host(db: Mesh, key: VirtualHostKey) -> bytes:
+@derived_in_steps
+def virtual_host(db: Mesh, key: VirtualHostKey) -> Generator[None, None, bytes]:
     """Return the virtual host, encoded as a field of its configuration, or b"" if it has no routes or no domains."""
     rule = _rule(db, key)
     if rule is None and key.host.ref is None:
@@ -67,24 +70,37 @@ def virtual_host(db: Mesh, key: VirtualHostKey) -> bytes:
     domains = ["*"] if key.any_domain else _domains(db, key)
     if not domains:
         return b""
-    routes = (
+    session = _session(db, key)
+    routes: Iterable[route_components_pb2.Route] = (
         build_routes(rule, _context(db, key))
         if rule is not None
-        else [build_default_route(key, default_retry_policy(db))]
+        else (build_default_route(key, default_retry_policy(db)),)
     )
-    message = build_virtual_host(
-        with_port(key.host.host, key.host.port), domains, routes, key.attempt_count, _session(db, key)
-    )
-    return virtual_host_field(message.SerializeToString(deterministic=True))
+    fields = []
+    for route in routes:
+        fields.append(length_delimited(_ROUTES, route.SerializeToString(deterministic=True)))
+        yield
+    name = with_port(key.host.host, key.host.port)
+    return virtual_host_field(build_virtual_host(name, domains, fields, key.attempt_count, session))
 
 
 def _rule(db: Mesh, key: VirtualHostKey) -> Object[VirtualService] | None:
     """Return the first VirtualService that has a route for the proxy, or None."""
     for rule in key.host.rules:
         row = virtual_service(db, rule)
-        if row is not None and has_routes(row.spec, key.listener, MESH_GATEWAYS, key.namespace, key.labels):
+        if (
+            row is not None
+            and has_routes(row.spec, key.listener, MESH_GATEWAYS, key.namespace, key.labels)
+            and _has_routes_at_port(db, row.spec, key.host)
+        ):
             return row
     return None
+
+
+def _has_routes_at_port(db: Mesh, spec: VirtualService, host: HostKey) -> bool:
+    """Return whether the routes of a VirtualService are used on the port of a host. There is a limit for all ports."""
+    target = service(db, host.ref) if host.ref is not None else None
+    return target is None or has_routes_at(spec, target.port_position(host.port))
 
 
 def _domains(db: Mesh, key: VirtualHostKey) -> list[str]:
@@ -138,17 +154,16 @@ def build_default_route(key: VirtualHostKey, retries: HTTPRetry | None) -> route
 def build_virtual_host(
     name: str,
     domains: Iterable[str],
-    routes: Iterable[route_components_pb2.Route],
+    routes: Iterable[bytes],
     attempt_count: bool,
     session: StickySession | None = None,
-) -> route_components_pb2.VirtualHost:
-    """Return the virtual host.
+) -> bytes:
+    """Return the serialized virtual host. `routes` are encoded as its fields.
 
     If `attempt_count` is set, upstreams receive the number of attempts in a request header.
     """
-    out = route_components_pb2.VirtualHost(
-        name=name, domains=domains, routes=routes, include_request_attempt_count=attempt_count
-    )
+    head = route_components_pb2.VirtualHost(name=name, domains=domains)
+    tail = route_components_pb2.VirtualHost(include_request_attempt_count=attempt_count)
     if session is not None:
-        out.typed_per_filter_config[STATEFUL_SESSION_FILTER].CopyFrom(build_sticky_session(session))
-    return out
+        tail.typed_per_filter_config[STATEFUL_SESSION_FILTER].CopyFrom(build_sticky_session(session))
+    return b"".join((head.SerializeToString(deterministic=True), *routes, tail.SerializeToString(deterministic=True)))

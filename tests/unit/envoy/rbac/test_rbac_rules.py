@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 import msgspec
@@ -20,8 +21,18 @@ ANY = {"any": True}
 
 def policy_fields(rule: str, tcp: bool = False, allows: bool = True, domains: tuple[str, ...] = DOMAINS) -> Any:
     """Return the RBAC policy of a rule as plain data, or None if the rule is dropped."""
-    policy = build_rule(msgspec.convert(yaml.safe_load(rule), Rule), RuleContext("own", domains, tcp), allows)
+    steps = build_rule(msgspec.convert(yaml.safe_load(rule), Rule), RuleContext("own", domains, tcp), allows)
+    policy = _last(steps)
     return json_format.MessageToDict(policy) if policy is not None else None
+
+
+def _last(steps: Generator[None, None, Any]) -> Any:
+    """Return the value of a generator."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            return stop.value
 
 
 def permissions(rule: str, **options: Any) -> Any:

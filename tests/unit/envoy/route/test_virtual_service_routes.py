@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -47,7 +48,7 @@ def service(*rules: dict[str, Any]) -> Object[VirtualService]:
 
 
 def routes_of(*rules: dict[str, Any], port: int = 80, **context: Any) -> list[dict[str, Any]]:
-    routes: list[route_components_pb2.Route] = build_routes(service(*rules), RouteContext(port=port, **context))
+    routes: Iterator[route_components_pb2.Route] = build_routes(service(*rules), RouteContext(port=port, **context))
     return [json_format.MessageToDict(r) for r in routes]
 
 

@@ -64,7 +64,7 @@ def chains_by_listener(
     by_key = {ServerKey(GATEWAY, i): s for i, s in enumerate(servers)}
     listeners = plan_listeners(gateway, "0.0.0.0", unprivileged=False)
     return {
-        listener: list(plan_chains(ports, listener.quic, by_key, {GATEWAY: bound}).chains)
+        listener: list(plan_chains(ports, listener.quic, by_key, {GATEWAY: bound}, {GATEWAY: 100}).chains)
         for listener, ports in listeners.items()
     }
 
@@ -154,9 +154,8 @@ def test_wildcard_bind_equals_no_bind(first: Server, second: Server) -> None:
     gateway = merge([(GATEWAY, [first, second])], (), False)
     listeners = plan_listeners(gateway, "0.0.0.0", unprivileged=False)
     (ports,) = listeners.values()
-    planned = plan_chains(
-        ports, False, {ServerKey(GATEWAY, 0): first, ServerKey(GATEWAY, 1): second}, {GATEWAY: [tcp(ONE, ())]}
-    )
+    servers = {ServerKey(GATEWAY, 0): first, ServerKey(GATEWAY, 1): second}
+    planned = plan_chains(ports, False, servers, {GATEWAY: [tcp(ONE, ())]}, {GATEWAY: 100})
     assert len(planned.chains) == 1
     assert planned.shadowed == (ServerKey(GATEWAY, 1),)
 

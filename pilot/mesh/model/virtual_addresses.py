@@ -26,14 +26,15 @@ class AddressFamiliesFacet(msgspec.Struct, frozen=True, cache_hash=True):
 def virtual_addresses(service: Service, families: AddressFamiliesFacet, single: bool) -> tuple[str, ...]:
     """Return the addresses that a proxy's clients may use for a hostname.
 
-    If a ServiceEntry lists addresses, only the last one is used, regardless of its family, because istiod creates a
-    service for each address and keeps the last. With `single`, only the first allocated address in a family of the
-    proxy is used.
+    If a ServiceEntry lists addresses, only the last one is used, because istiod creates a service for each address and
+    keeps the last. Addresses in a family of the proxy take precedence. With `single`, only the first allocated address
+    in a family of the proxy is used.
     """
     if service.registry is Registry.KUBERNETES:
         return _of_families(service.addresses_in(families.cluster), families)
     if service.addresses:
-        return service.addresses[-1:]
+        usable = [a for a in service.addresses if (families.ipv6 if ":" in a else families.ipv4)]
+        return (*service.addresses, *usable)[-1:]
     if not families.auto:
         return ()
     if not single:

@@ -132,7 +132,15 @@ V4, V6 = "10.0.0.1", "fd00::1"
         ({"addresses": (V4, V6)}, AddressFamiliesFacet(ipv6=True, dual=True), True, (V4, V6)),
         ({"addresses": (V6,)}, AddressFamiliesFacet(), True, ()),
         ({"addresses": (V4, "10.0.0.2"), "registry": Registry.EXTERNAL}, AddressFamiliesFacet(), True, ("10.0.0.2",)),
-        ({"addresses": (V4, V6), "registry": Registry.EXTERNAL}, AddressFamiliesFacet(), True, (V6,)),
+        ({"addresses": (V4, V6), "registry": Registry.EXTERNAL}, AddressFamiliesFacet(), True, (V4,)),
+        (
+            {"addresses": (V6, V4), "registry": Registry.EXTERNAL},
+            AddressFamiliesFacet(ipv4=False, ipv6=True),
+            True,
+            (V6,),
+        ),
+        ({"addresses": (V4, V6), "registry": Registry.EXTERNAL}, AddressFamiliesFacet(ipv6=True), True, (V6,)),
+        ({"addresses": (V6,), "registry": Registry.EXTERNAL}, AddressFamiliesFacet(), True, (V6,)),
         ({"auto_addresses": (V4, V6), "registry": Registry.EXTERNAL}, AddressFamiliesFacet(), True, ()),
         (
             {"auto_addresses": (V6, V4), "registry": Registry.EXTERNAL},

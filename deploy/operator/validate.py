@@ -61,11 +61,11 @@ def _names(spec: Plain) -> Iterator[Problem]:
 
 
 def _mesh(spec: Plain) -> Iterator[Problem]:
-    """Yield the problems of the mesh config. Unknown fields are accepted."""
+    """Yield the errors in the mesh config, with which the control plane would refuse to start."""
     path = "spec.meshConfig" if spec.get("meshConfig") else "spec.values.meshConfig"
     _, problems = decode_mesh_config([value_at(spec, "values.meshConfig", {})])
     for problem in problems:
-        if problem.severity is Severity.ERROR and problem.code != "unknown-field":
+        if problem.severity is Severity.ERROR:
             yield error(problem.code, f"{path}.{problem.path}", problem.message)
 
 

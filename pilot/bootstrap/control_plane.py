@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import os
 import signal
 import sys
@@ -116,9 +117,18 @@ def run(settings: Settings) -> None:
 async def _run_until_signal(settings: Settings) -> None:
     plane = ControlPlane(settings)
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, plane.end)
+        asyncio.get_running_loop().add_signal_handler(number, _end, plane, number)
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, log_stacks)
     await plane.run()
+
+
+def _end(plane: ControlPlane, number: int) -> None:
+    """End a control plane after a signal. A second SIGINT (Ctrl-C) ends the process without draining streams."""
+    if plane.is_ending and number == signal.SIGINT:
+        _log.warning("interrupted twice: exiting without waiting for open streams")
+        logging.shutdown()
+        os._exit(128 + number)
+    plane.end()
 
 
 class ControlPlane:
@@ -222,6 +232,11 @@ class ControlPlane:
     def ready(self) -> bool:
         """Return whether the control plane can serve proxies: all parts have started, and shutdown has not begun."""
         return self.parts.ready
+
+    @property
+    def is_ending(self) -> bool:
+        """Return whether `end` has been called."""
+        return self._end.is_set()
 
     def end(self) -> None:
         """Make `run` stop all parts and return."""

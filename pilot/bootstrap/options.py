@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -40,7 +42,7 @@ def controlz_address(settings: ProcessSettings) -> Address | None:
     if not 0 <= settings.controlz_port <= 65535:
         raise FlagError(f"invalid argument for --ctrlz_port: {settings.controlz_port} is not a port")
     host = {"*": "", "localhost": "127.0.0.1"}.get(settings.controlz_address, settings.controlz_address)
-    return Address(host, settings.controlz_port) if settings.controlz_port else None
+    return Address(host, settings.controlz_port, "ctrlz_port") if settings.controlz_port else None
 
 
 def parse_aliases(pairs: Iterable[str]) -> dict[str, str]:
@@ -60,6 +62,15 @@ def parse_aliases(pairs: Iterable[str]) -> dict[str, str]:
 
 
 def check_sources(settings: IngestSettings) -> None:
-    """Raise StartError if the settings name an unknown registry."""
+    """Raise StartError if the settings name an unknown registry, or if the state directory is not writable."""
     if settings.registries != ("Kubernetes",):
         raise StartError(f"--registries: unknown registry {','.join(settings.registries)!r}, expected Kubernetes")
+    if settings.state_dir:
+        try:
+            os.makedirs(settings.state_dir, exist_ok=True)
+            tempfile.TemporaryFile(dir=settings.state_dir).close()
+        except OSError as error:
+            raise StartError(
+                f"--stateDir: cannot write to {settings.state_dir}: {error.strerror or error}; "
+                "use a directory that this user may write to"
+            ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ssl
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from grpc import aio
 
 from pilot.lib.duration import Duration
 from pilot.lib.logging.log import scope
+from pilot.lib.port_owner import find_port_owner
 from pilot.lib.start_error import StartError
 from pilot.xds.net.http import listen
 from pilot.xds.net.listen_address import Address
@@ -18,6 +20,17 @@ from pilot.xds.push.connection import Connection
 from pilot.xds.server import drain
 
 _log = scope("default")
+
+
+def listen_error(address: Address, error: OSError | RuntimeError) -> StartError:
+    """Return the error for an address that is unavailable. It names the flag and, if it is known, the other process."""
+    place = f"{address} (--{address.flag})" if address.flag else str(address)
+    is_in_use = not isinstance(error, OSError) or error.errno == errno.EADDRINUSE
+    if is_in_use and (owner := find_port_owner(address.port)):
+        return StartError(f"cannot listen on {place}: address already in use by {owner}; stop it, or use another port")
+    reason = (isinstance(error, OSError) and error.strerror) or str(error)
+    hint = "; ports below 1024 require root" if isinstance(error, PermissionError) else ""
+    return StartError(f"cannot listen on {place}: {reason}{hint}")
 
 
 class HttpPort:
@@ -47,7 +60,7 @@ class HttpPort:
         try:
             self._runner = await listen(self._app, self._address, context, self._takes_bodies)
         except OSError as error:
-            raise StartError(f"cannot listen on {self._address}: {error.strerror or error}") from error
+            raise listen_error(self._address, error) from error
         self.number = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
@@ -79,7 +92,7 @@ class GrpcPort:
         try:
             self.number = self._server.add_insecure_port(str(self._address))
         except RuntimeError as error:
-            raise StartError(f"cannot listen on {self._address}: {error}") from error
+            raise listen_error(self._address, error) from error
         await self._server.start()
 
     async def stop(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from pilot.lib.flags import FlagError
+from pilot.lib.suggestion import did_you_mean
 from pilot.lib.text import one_line
 
 Command = Callable[[Sequence[str]], int]
@@ -37,13 +38,20 @@ class Program(NamedTuple):
         name, *rest = arguments
         command = self.commands.get(name)
         if command is None:
-            return fail(f"unknown command {name!r} for {self.name}; {self.name} --help lists the commands")
+            return fail(f"unknown command {name!r} for {self.name}{self._suggest(arguments)}")
         try:
             return command(rest)
         except FlagError as error:
             return fail(f"{error}; {self.name} {name} --help shows its usage" if name == self.main else str(error))
         except self.errors as error:
             return fail(str(error))
+
+    def _suggest(self, arguments: Sequence[str]) -> str:
+        """Return a hint about the command that the user probably means."""
+        if arguments[0].startswith("-"):
+            return f"; flags follow the command: {self.name} {self.main} {' '.join(arguments)}"
+        suggestion = did_you_mean(arguments[0], [name for name in self.commands if not name.startswith("-")])
+        return f"{suggestion or ';'} {self.name} --help lists the commands"
 
 
 def fail(text: str) -> int:

@@ -68,10 +68,22 @@ SECTIONS = (
 )
 
 
+HINTS = {
+    "dashboard": "the dashboard is a page of the control plane: open ADDRESS/debug/dashboard in a browser",
+    "experimental": "commands of istioctl experimental are top-level commands here: pilotctl --help lists them",
+    "x": "commands of istioctl experimental are top-level commands here: pilotctl --help lists them",
+    "precheck": "use pilotctl install --dry-run, which checks everything with the API server",
+    "waypoint": "create a Gateway of the class istio-waypoint with kubectl, and use pilotctl proxy-config",
+    "ztunnel-config": "use pilotctl internal-debug ambientz",
+}
+"""Hints for commands that only istioctl has."""
+
+
 @click.group(
     cls=LazyGroup,
     sections=SECTIONS,
     aliases={"ps": "proxy-status", "pc": "proxy-config"},
+    hints=HINTS,
     context_settings={
         "help_option_names": ["-h", "--help"],
         "auto_envvar_prefix": "PILOTCTL",

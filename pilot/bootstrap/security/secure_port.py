@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 
 from grpc import aio
 
+from pilot.bootstrap.ports import listen_error
 from pilot.bootstrap.security.port_certificate import PortCertificate
 from pilot.lib.duration import Duration
-from pilot.lib.start_error import StartError
 from pilot.xds.authn.client_certificates import names_in_certificate
 from pilot.xds.net.listen_address import Address
 from pilot.xds.push.connection import Connection
@@ -52,7 +52,7 @@ class SecurePort:
             self.number = await self._front.listen(self._address, self._certificate.context, self._read_names)
         except OSError as error:
             await self._server.stop(None)
-            raise StartError(f"cannot listen on {self._address}: {error.strerror or error}") from error
+            raise listen_error(self._address, error) from error
         self._certificate.on_change.append(self._front.use_context)
 
     def _read_names(self, chain: Sequence[bytes]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import click
 
 from pilot.cli.ctl.client import PageClient
 from pilot.cli.ctl.output import FORMATS, CommandResult, show
+from pilot.lib.suggestion import did_you_mean
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -23,14 +24,23 @@ class Section(NamedTuple):
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported on demand, so that no command imports the dependencies of the others."""
+    """A group whose commands are imported on demand, so that no command imports the dependencies of the others.
+
+    `hints` are messages for commands that do not exist.
+    """
 
     def __init__(
-        self, *arguments: Any, sections: Sequence[Section] = (), aliases: Mapping[str, str] | None = None, **more: Any
+        self,
+        *arguments: Any,
+        sections: Sequence[Section] = (),
+        aliases: Mapping[str, str] | None = None,
+        hints: Mapping[str, str] | None = None,
+        **more: Any,
     ) -> None:
         super().__init__(*arguments, **more)
         self._sections = sections
         self._aliases = aliases or {}
+        self._hints = hints or {}
         self._places = {name: place for section in sections for name, place in section.commands.items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -43,6 +53,17 @@ class LazyGroup(click.Group):
         module, _, attribute = self._places[name].partition(":")
         command: click.Command = getattr(import_module(module), attribute)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the first argument names. The error for an unknown command suggests another one."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            suggestion = did_you_mean(name, [*self.list_commands(ctx), *self._aliases])
+            hint = f"; {self._hints[name]}" if name in self._hints else suggestion
+            ctx.fail(f"No such command {name!r}{hint or '.'}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands and their aliases, grouped under the titles of their sections."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from typing import Any
 
 from deploy.operator.manifest import yaml_text
@@ -15,13 +16,16 @@ Objects = dict[str, dict[str, Any]]
 def objects_of(text: str, name: str) -> Objects:
     """Return the objects in a file, keyed by "Kind namespace/name".
 
-    Raise CommandError if the file is not valid YAML.
+    Raise CommandError if the file is not valid YAML, or contains no objects.
     """
     try:
         documents = [document.plain for document in read_documents(text.encode(), name)]
     except SyntaxFault as fault:
         raise CommandError(f"{name}:{fault.line}: {fault}") from fault
-    return {_key(plain): plain for plain in documents if isinstance(plain, dict) and plain.get("kind")}
+    objects = {_key(plain): plain for plain in documents if isinstance(plain, dict) and plain.get("kind")}
+    if not objects:
+        raise CommandError(f"{name} contains no objects")
+    return objects
 
 
 def _key(plain: dict[str, Any]) -> str:
@@ -29,22 +33,23 @@ def _key(plain: dict[str, Any]) -> str:
     return f"{plain['kind']} {'/'.join(filter(None, (metadata.get('namespace'), metadata.get('name'))))}"
 
 
-def differences(one: Objects, other: Objects) -> list[str]:
-    """Return the differences between two sets of objects.
+def differences(one: Objects, other: Objects, names: Sequence[str]) -> list[str]:
+    """Return the differences between two sets of objects, which have `names`.
 
     These are the objects that only one set contains, and unified diffs of the other objects.
     """
-    lines = [f"only in the first: {key}" for key in sorted(set(one) - set(other))]
-    lines += [f"only in the second: {key}" for key in sorted(set(other) - set(one))]
+    lines = [f"only in {names[0]}: {key}" for key in sorted(set(one) - set(other))]
+    lines += [f"only in {names[1]}: {key}" for key in sorted(set(other) - set(one))]
     for key in sorted(set(one) & set(other)):
         if one[key] != other[key]:
-            lines += text_difference(yaml_text(one[key]), yaml_text(other[key]), key)
+            first, second = (f"{name}: {key}" for name in names)
+            lines += text_difference(yaml_text(one[key]), yaml_text(other[key]), first, second)
     return lines
 
 
-def text_difference(one: str, other: str, name: str) -> list[str]:
+def text_difference(one: str, other: str, name: str, other_name: str) -> list[str]:
     """Return the lines of a unified diff."""
     return [
         line.rstrip("\n")
-        for line in difflib.unified_diff(one.splitlines(), other.splitlines(), name, name, lineterm="")
+        for line in difflib.unified_diff(one.splitlines(), other.splitlines(), name, other_name, lineterm="")
     ]

@@ -8,10 +8,11 @@ from pilot.lib.flags import FlagError
 
 
 class Address(NamedTuple):
-    """An address to listen on. `host` is "" for all interfaces."""
+    """An address to listen on. `host` is "" for all interfaces. `flag` is the flag that sets it, or ""."""
 
     host: str
     port: int
+    flag: str = ""
 
     def __str__(self) -> str:
         """Return the address in gRPC's format."""
@@ -35,4 +36,4 @@ def parse_address(text: str, flag: str) -> Address | None:
     bare = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535 or (":" in host and bare == host):
         raise FlagError(f"invalid argument for --{flag}: {text!r} is not host:port or :port")
-    return Address(bare, int(port))
+    return Address(bare, int(port), flag)

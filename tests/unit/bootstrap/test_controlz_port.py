@@ -46,9 +46,9 @@ async def running(folder: pathlib.Path, port: int) -> AsyncIterator[tuple[Contro
 @pytest.mark.parametrize(
     ("host", "port", "address"),
     [
-        ("localhost", 9876, Address("127.0.0.1", 9876)),
-        ("*", 9876, Address("", 9876)),
-        ("::1", 1, Address("::1", 1)),
+        ("localhost", 9876, Address("127.0.0.1", 9876, "ctrlz_port")),
+        ("*", 9876, Address("", 9876, "ctrlz_port")),
+        ("::1", 1, Address("::1", 1, "ctrlz_port")),
         ("localhost", 0, None),
     ],
 )

@@ -20,21 +20,21 @@ def addresses(**flags: object) -> ListenAddresses:
 
 def test_each_port_has_its_own_address() -> None:
     assert addresses() == ListenAddresses(
-        http=Address("", 8080),
-        grpc=Address("", 15010),
-        monitoring=Address("", 15014),
-        secure=Address("", 15012),
-        webhooks=Address("", 15017),
-        controlz=Address("127.0.0.1", 9876),
+        http=Address("", 8080, "httpAddr"),
+        grpc=Address("", 15010, "grpcAddr"),
+        monitoring=Address("", 15014, "monitoringAddr"),
+        secure=Address("", 15012, "secureGRPCAddr"),
+        webhooks=Address("", 15017, "httpsAddr"),
+        controlz=Address("127.0.0.1", 9876, "ctrlz_port"),
     )
     flags = {flag: f"host-{number}:{number}" for number, flag in enumerate(FLAGS)}
     assert addresses(**flags, ctrlz_address="*", ctrlz_port=65535) == ListenAddresses(
-        Address("host-0", 0),
-        Address("host-1", 1),
-        Address("host-2", 2),
-        Address("host-3", 3),
-        Address("host-4", 4),
-        Address("", 65535),
+        Address("host-0", 0, FLAGS[0]),
+        Address("host-1", 1, FLAGS[1]),
+        Address("host-2", 2, FLAGS[2]),
+        Address("host-3", 3, FLAGS[3]),
+        Address("host-4", 4, FLAGS[4]),
+        Address("", 65535, "ctrlz_port"),
     )
     assert addresses(**dict.fromkeys(FLAGS, ""), ctrlz_port=0) == ListenAddresses(None, None, None, None, None, None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from pilot.bootstrap import ports
-from pilot.bootstrap.ports import GrpcPort, HttpPort
+from pilot.bootstrap.ports import GrpcPort, HttpPort, listen_error
 from pilot.bootstrap.security import secure_port
 from pilot.lib.duration import parse_duration
 from pilot.lib.start_error import StartError
@@ -55,7 +56,9 @@ async def test_http_port_listens_until_it_stops() -> None:
 
 
 async def test_occupied_http_address_aborts_the_start(occupied: Address) -> None:
-    with pytest.raises(StartError, match=rf"^cannot listen on {occupied}: .*[Aa]ddress already in use"):
+    with pytest.raises(
+        StartError, match=rf"^cannot listen on {occupied}: address already in use by process {os.getpid()} "
+    ):
         await HttpPort(application(), occupied).start()
 
 
@@ -101,6 +104,13 @@ async def test_grpc_port_drains_streams(journal: list[Any], caplog: pytest.LogCa
     await port.stop()
     assert journal[2:] == [("drain", "Server", connections, 7.0)]
     assert caplog.messages == ["shutting down: draining open streams for up to 7s"]
+
+
+def test_error_names_the_flag_and_the_reason() -> None:
+    address = Address("", 80, "httpAddr")
+    assert str(listen_error(address, PermissionError(13, "Permission denied"))) == (
+        "cannot listen on [::]:80 (--httpAddr): Permission denied; ports below 1024 require root"
+    )
 
 
 async def test_occupied_grpc_address_aborts_the_start(journal: list[Any]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from deploy.images import local_image_remarks
+from deploy.operator.components import COMPONENTS
 from deploy.operator.errors import SettingsError
 from deploy.operator.inputs import user_settings
 from deploy.operator.manifest import Installation, manifest_text, render_installation
@@ -17,6 +18,7 @@ from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, with_cluster
 from pilot.cli.ctl.object_diff import differences, objects_of
 from pilot.cli.ctl.output import write
+from pilot.lib.suggestion import did_you_mean
 
 if TYPE_CHECKING:
     from pilot.kube.object_client import ObjectClient
@@ -109,7 +111,11 @@ def manifest() -> None:
 @click.argument("other", metavar="FILE2")
 def diff(one: str, other: str) -> None:
     """Compare the objects in two files. The exit status is 1 if they differ."""
-    lines = differences(objects_of(_text(one, True), one), objects_of(_text(other, True), other))
+    if one == other == "-":
+        raise click.UsageError("only one of the files can be standard input")
+    names = tuple("standard input" if name == "-" else name for name in (one, other))
+    first, second = (objects_of(_text(file, True), name) for file, name in zip((one, other), names, strict=True))
+    lines = differences(first, second, names)
     write("\n".join(lines) or "The files contain the same objects.")
     click.get_current_context().exit(1 if lines else 0)
 
@@ -134,9 +140,28 @@ def generate(cluster: Cluster, force: bool, components: tuple[str, ...], cluster
     """Print the objects of an installation as YAML. The output is deterministic."""
     platform = cluster.run(_platform) if cluster_specific else ""
     installation = read_installation(read_settings(**where), force, platform)
-    objects = installation.objects(components)
+    objects = installation.objects([_component(name, installation) for name in components])
     warn_of_local_images(objects)
     write(manifest_text(objects).rstrip("\n"))
+
+
+def _component(text: str, installation: Installation) -> str:
+    """Return the name of the component that `text` selects, regardless of case.
+
+    Raise CommandError if there is no such component, or if the installation does not contain it.
+    """
+    names = {component.name.lower(): component for component in COMPONENTS}
+    component = names.get(text.lower())
+    if component is None:
+        valid = ", ".join(component.name for component in COMPONENTS)
+        suggestion = did_you_mean(text, [component.name for component in COMPONENTS])
+        raise CommandError(f"--component {text!r}: unknown component{suggestion}; valid components are {valid}")
+    if component.name not in {enabled.component.name for enabled, _ in installation.components}:
+        raise CommandError(
+            f"--component {component.name}: this installation does not enable it; "
+            f"enable it in spec.components.{component.field}"
+        )
+    return component.name
 
 
 async def _platform(objects: ObjectClient, _: ObjectClient) -> str:

@@ -84,6 +84,6 @@ def diff(one: str, other: str, package: str) -> None:
         first, second = (read_profile(name, folder) for name in (one, other))
     except SettingsError as error:
         raise CommandError(str(error)) from error
-    lines = text_difference(yaml_text(first), yaml_text(second), f"{one} {other}")
+    lines = text_difference(yaml_text(first), yaml_text(second), f"profile {one}", f"profile {other}")
     write("\n".join(lines) or "The profiles are identical.")
     click.get_current_context().exit(1 if lines else 0)

@@ -61,7 +61,7 @@ def test_manifest_diff(tmp_path: pathlib.Path) -> None:
     assert run_command("manifest", "diff", str(first), str(first)) == (0, "The files contain the same objects.\n", "")
     assert run_command("manifest", "diff", "-", str(first), stdin="kind: Job\n") == (
         1,
-        "only in the first: Job \nonly in the second: Pod n/p\n",
+        f"only in standard input: Job \nonly in {first}: Pod n/p\n",
         "",
     )
     assert run_command(
@@ -69,7 +69,7 @@ def test_manifest_diff(tmp_path: pathlib.Path) -> None:
     ) == (
         1,
         (
-            '--- Pod n/p\n+++ Pod n/p\n@@ -3,4 +3,5 @@\n   name: p\n   namespace: "n"\n spec:\n-  a: 1\n+  a: 2\n+  b: 1\n'
+            f'--- {first}: Pod n/p\n+++ standard input: Pod n/p\n@@ -3,4 +3,5 @@\n   name: p\n   namespace: "n"\n spec:\n-  a: 1\n+  a: 2\n+  b: 1\n'
         ),
         "",
     )
@@ -87,6 +87,11 @@ def test_manifest_diff_compares_objects(run: Run, tmp_path: pathlib.Path) -> Non
         f"kind: Service\nmetadata: {{name: a, namespace: n}}\nspec: {{y: 2, x: 3}}\n---\nkind: Job\n{common}"
     )
     lines = run("manifest", "diff", str(first), str(second), status=1).splitlines()
-    assert lines[:4] == ["only in the first: Pod p", "only in the second: Job ", "--- Service n/a", "+++ Service n/a"]
+    assert lines[:4] == [
+        f"only in {first}: Pod p",
+        f"only in {second}: Job ",
+        f"--- {first}: Service n/a",
+        f"+++ {second}: Service n/a",
+    ]
     assert [line for line in lines[5:] if line[0] in "+-"] == ["-  x: 1", "+  x: 3"]
     assert "Namespace" not in "\n".join(lines)

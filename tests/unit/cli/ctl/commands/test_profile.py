@@ -27,7 +27,7 @@ def test_profiles_are_listed_and_compared() -> None:
     assert run_command("profile", "diff", "minimal", "default") == (
         1,
         (
-            "--- minimal default\n+++ minimal default\n@@ -10,7 +10,7 @@\n     - enabled: false\n       name: istio-egressgateway\n"
+            "--- profile minimal\n+++ profile default\n@@ -10,7 +10,7 @@\n     - enabled: false\n       name: istio-egressgateway\n"
             "     ingressGateways:\n-    - enabled: false\n+    - enabled: true\n       name: istio-ingressgateway\n     pilot:\n       enabled: true\n"
         ),
         "",

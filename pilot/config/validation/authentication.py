@@ -12,6 +12,7 @@ from pilot.config.problem import Problems, below, each, error, warning
 from pilot.config.security.peer_authentication import PeerAuthentication
 from pilot.config.security.request_authentication import MOST_RULES, NO_KEYS, JWTRule, RequestAuthentication
 from pilot.config.validation import rules
+from pilot.config.validation.expansion import check_peer_authentication
 from pilot.config.validation.policy import check_attachment
 from pilot.config.validation.traffic.headers import check_strict_name
 from pilot.lib.tokens.envoy_jwks import LARGEST_INLINE, MOST_KEYS
@@ -19,6 +20,7 @@ from pilot.lib.tokens.envoy_jwks import LARGEST_INLINE, MOST_KEYS
 
 def validate_peer_authentication(o: Object[PeerAuthentication]) -> Problems:
     policy = o.spec
+    yield from below("spec", check_peer_authentication(policy))
     labels = policy.selector.match_labels if policy.selector is not None else None
     if policy.port_level_mtls and not labels:
         yield error("selector-needed", "spec.portLevelMtls", "portLevelMtls requires a selector with labels")

@@ -10,11 +10,14 @@ from collections.abc import Callable
 
 import msgspec
 
-from pilot.config.networking.destination_rule import DestinationRule
+from pilot.config.networking.destination_rule import DestinationRule, TrafficPolicy
 from pilot.config.networking.service_entry import ServiceEntry
+from pilot.config.networking.sidecar import Sidecar
 from pilot.config.networking.virtual_service import VirtualService
-from pilot.config.problem import Problems, error
+from pilot.config.problem import Problems, below, error
 from pilot.config.security.authorization_policy import AuthorizationPolicy, Rule
+from pilot.config.security.peer_authentication import PeerAuthentication
+from pilot.config.telemetry import Telemetry
 from pilot.lib.text import human_size
 
 MAX_EXPANDED_BYTES = 32_000_000
@@ -29,6 +32,17 @@ CLUSTER, LISTENER, ITEM = 8000, 2000, 500
 
 They are added to the sizes of the parts that the object repeats.
 """
+MAX_POLICY_BYTES = 16_000
+"""Maximum size of the traffic policy of a cluster as JSON, in bytes.
+
+Each cluster of the services that a DestinationRule matches has a copy. Names of 400 peers take 16 kB.
+"""
+MAX_TELEMETRY_BYTES = 64_000
+"""Maximum size of a Telemetry as JSON, in bytes. Each listener has a copy."""
+MAX_EGRESS_LISTENERS = 128
+"""Maximum number of egress listeners of a Sidecar. Each may import all services of the mesh."""
+MAX_PORTS = 1000
+"""Maximum number of ports of a workload that a Sidecar or PeerAuthentication lists. Each has several filter chains."""
 
 
 def check_service_entry(entry: ServiceEntry) -> Problems:
@@ -58,10 +72,42 @@ def check_virtual_service(service: VirtualService) -> Problems:
 def check_destination_rule(rule: DestinationRule) -> Problems:
     """Yield an error if the policies of a DestinationRule exceed the maximum size in total.
 
-    Each subset repeats the policies of the host.
+    Each subset repeats the policies of the host. Yield an error too for each policy that is too large for a cluster.
     """
+    yield from below("trafficPolicy", _check_policy(rule.traffic_policy))
+    for index, subset in enumerate(rule.subsets):
+        yield from below(f"subsets[{index}].trafficPolicy", _check_policy(subset.traffic_policy))
     size = len(rule.subsets) * (ITEM + _size(rule.traffic_policy)) + _size(rule.subsets)
     yield from _check(size, "subsets", "the traffic policies of all subsets")
+
+
+def _check_policy(policy: TrafficPolicy | None) -> Problems:
+    if policy is not None:
+        own = msgspec.structs.replace(policy, port_level_settings=())
+        yield from _check(_size(own), "", "the policy", MAX_POLICY_BYTES)
+        for index, settings in enumerate(policy.port_level_settings):
+            yield from _check(_size(settings), f"portLevelSettings[{index}]", "the policy", MAX_POLICY_BYTES)
+
+
+def check_sidecar(sidecar: Sidecar) -> Problems:
+    """Yield an error if a Sidecar has too many listeners."""
+    yield from _check_count(len(sidecar.ingress), "ingress", "listeners", MAX_PORTS)
+    yield from _check_count(len(sidecar.egress), "egress", "listeners", MAX_EGRESS_LISTENERS)
+
+
+def check_peer_authentication(policy: PeerAuthentication) -> Problems:
+    """Yield an error if a PeerAuthentication has too many ports."""
+    yield from _check_count(len(policy.port_level_mtls), "portLevelMtls", "ports", MAX_PORTS)
+
+
+def check_telemetry(telemetry: Telemetry) -> Problems:
+    """Yield an error if a Telemetry is too large."""
+    yield from _check(_size(telemetry), "", "the settings of each listener", MAX_TELEMETRY_BYTES)
+
+
+def _check_count(count: int, path: str, items: str, most: int) -> Problems:
+    if count > most:
+        yield error("too-many", path, f"{count} {items}; at most {most} are allowed")
 
 
 def check_authorization_policy(policy: AuthorizationPolicy) -> Problems:
@@ -77,13 +123,10 @@ def _rule_size(rule: Rule) -> int:
     return copies * (len(rule.when) * ITEM + _size(rule.when)) + _size(rule.from_, rule.to)
 
 
-def _check(size: int, path: str, parts: str) -> Problems:
-    if size > MAX_EXPANDED_BYTES:
-        yield error(
-            "too-large",
-            path,
-            f"{parts} expand to {human_size(size)}, the limit is {human_size(MAX_EXPANDED_BYTES)}; split the object",
-        )
+def _check(size: int, path: str, parts: str, most: int = MAX_EXPANDED_BYTES) -> Problems:
+    if size > most:
+        text = f"{parts} expand to {human_size(size)}, the limit is {human_size(most)}; split the object"
+        yield error("too-large", path, text)
 
 
 def _size(*parts: object) -> int:

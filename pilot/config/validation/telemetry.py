@@ -17,6 +17,7 @@ from pilot.config.telemetry import (
     TelemetryTracing,
 )
 from pilot.config.validation import rules
+from pilot.config.validation.expansion import check_telemetry
 from pilot.config.validation.policy import check_attachment
 from pilot.config.validation.traffic.headers import check_format, check_strict_name
 from pilot.lib import cel
@@ -25,6 +26,7 @@ from pilot.lib import cel
 def validate_telemetry(o: Object[Telemetry]) -> Problems:
     """Yield the problems of a Telemetry object that do not depend on other objects."""
     yield from below("spec", _validate(o.spec))
+    yield from below("spec", check_telemetry(o.spec))
 
 
 def _validate(spec: Telemetry) -> Problems:

@@ -98,3 +98,37 @@ def test_large_ordinary_virtual_services_are_accepted() -> None:
     ]
     spec = {"hosts": [f"h{i}.example.com" for i in range(50)], "http": routes}
     assert not _codes("networking", "VirtualService", spec)
+
+
+def test_destination_rule_with_a_large_policy_for_each_cluster_is_refused() -> None:
+    names = [f"peer-{i}.example.com" for i in range(1000)]
+    large, small = {"tls": {"mode": "SIMPLE", "subjectAltNames": names}}, {"loadBalancer": {"simple": "RANDOM"}}
+    spec = {"host": "*.svc.cluster.local", "trafficPolicy": large}
+    assert _codes("networking", "DestinationRule", spec) == [("too-large", "spec.trafficPolicy")]
+    ports = [{"port": {"number": 80}, **small}, {"port": {"number": 443}, **large}]
+    subsets = [{"name": "v1", "labels": {"v": "1"}, "trafficPolicy": {"portLevelSettings": ports}}]
+    spec = {"host": "*.svc.cluster.local", "trafficPolicy": small, "subsets": subsets}
+    assert _codes("networking", "DestinationRule", spec) == [
+        ("too-large", "spec.subsets[0].trafficPolicy.portLevelSettings[1]")
+    ]
+
+
+def test_sidecar_with_many_listeners_is_refused() -> None:
+    ports = [{"number": 1000 + i, "name": f"p{i}", "protocol": "HTTP"} for i in range(1001)]
+    spec = {
+        "ingress": [{"port": port, "defaultEndpoint": "127.0.0.1:80"} for port in ports],
+        "egress": [{"port": port, "hosts": ["./*"]} for port in ports[:129]],
+    }
+    assert _codes("networking", "Sidecar", spec) == [("too-many", "spec.ingress"), ("too-many", "spec.egress")]
+
+
+def test_peer_authentication_with_many_ports_is_refused() -> None:
+    ports = {str(1000 + i): {"mode": "STRICT"} for i in range(1001)}
+    spec = {"selector": {"matchLabels": {"app": "a"}}, "portLevelMtls": ports}
+    assert _codes("security", "PeerAuthentication", spec) == [("too-many", "spec.portLevelMtls")]
+
+
+def test_large_telemetry_is_refused() -> None:
+    tags = {f"t{i}": {"value": "request.host"} for i in range(2000)}
+    spec = {"metrics": [{"providers": [{"name": "prometheus"}], "overrides": [{"tagOverrides": tags}]}]}
+    assert _codes("telemetry", "Telemetry", spec) == [("too-large", "spec")]

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import msgspec
+
 from pilot.config.builtins import to_builtins
 from pilot.config.kind import AnyKind
 from pilot.config.kinds.istio import AUTHORIZATION_POLICY
 from pilot.config.object import Object, age
-from pilot.config.problem import plain_problem
+from pilot.config.problem import Problem, plain_problem
 from pilot.config.security.authorization_policy import AuthorizationPolicy
 from pilot.debug.page import Later, Query, Refused
+from pilot.debug.pages.places import FilePlace, find_places
 from pilot.debug.slices import collect_all
 from pilot.debug.sources import Sources
 from pilot.mesh.tables.database import Mesh
@@ -83,10 +86,20 @@ def mesh(sources: Sources, query: Query) -> Any:
     return to_builtins(sources.db.mesh.peek("mesh"), with_defaults=True)
 
 
-def problemz(sources: Sources, query: Query) -> Any:
+async def problemz(sources: Sources, query: Query) -> Any:
     """Return the current problems in users' objects. If the query contains `namespace`, include only objects in it."""
     namespace = query.get("namespace")
-    return [plain_problem(p) for p in sources.problems() if namespace is None or p.object.namespace == namespace]
+    problems = [
+        p for p in await collect_all(sources.problems()) if namespace is None or p.object.namespace == namespace
+    ]
+    places = await find_places(sources, ((p.object, p.path) for p in problems if not p.file))
+    return [plain_problem(_placed(p, places.get((p.object, p.path)))) for p in problems]
+
+
+def _placed(problem: Problem, place: FilePlace | None) -> Problem:
+    if problem.file or place is None:
+        return problem
+    return msgspec.structs.replace(problem, file=place.file, line=place.line)
 
 
 def inject(sources: Sources, _: Query) -> Any:

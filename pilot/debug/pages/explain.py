@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, NoReturn
 
 from pilot.config.group_kind import parse_kind
 from pilot.config.object import ObjectKey, RegistryKey
+from pilot.config.problem import ObjectRef
 from pilot.debug.page import Later, Query, Refused, requested_connection
 from pilot.debug.pages.config_dump import group_resources, requested_names
+from pilot.debug.pages.places import FilePlace, find_places
 from pilot.debug.slices import collect_all, collect_present
 from pilot.debug.sources import ConnectedProxy, Sources
 from pilot.derive import Node
@@ -19,6 +21,33 @@ from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.envoy.plans.resource_group import Group
 from pilot.lib.xds_types import BY_SHORT_NAME, short_name
 from pilot.mesh.model.facets import PatchKey
+
+PlaceOf = Callable[[Reason], FilePlace | None]
+"""Returns the place in a file where an object is defined, or None if it is not from a file."""
+# Topics of the derivations in a module or package, in the terms of Istio and Envoy. The longest name applies.
+_TOPICS = {
+    "pilot.envoy.cluster": "clusters",
+    "pilot.envoy.endpoint": "endpoints",
+    "pilot.envoy.envoy_filter": "patches",
+    "pilot.envoy.listener": "listeners",
+    "pilot.envoy.route": "routes",
+    "pilot.envoy.secret": "secrets",
+    "pilot.mesh.ambient": "ambient mesh",
+    "pilot.mesh.gateway_api": "listeners of the Gateway API",
+    "pilot.mesh.gateways": "servers of Gateways",
+    "pilot.mesh.lowering": "conversion to Istio's kinds",
+    "pilot.mesh.proxies": "properties of the proxy",
+    "pilot.mesh.registry": "services and endpoints",
+    "pilot.mesh.scope": "visible services",
+    "pilot.mesh.security": "security policies",
+    "pilot.mesh.tables.mesh_config": "mesh config",
+    "pilot.mesh.tables.proxies": "properties of the proxy",
+    "pilot.mesh.telemetry": "telemetry",
+    "pilot.mesh.traffic": "VirtualServices of the host",
+    "pilot.mesh.traffic.destination_rules": "DestinationRules of the host",
+    "pilot.mesh.traffic.locality_lb": "DestinationRules of the host",
+    "pilot.mesh.traffic.rule_pools": "DestinationRules of the host",
+}
 
 
 async def explain_page(sources: Sources, query: Query) -> Any:
@@ -34,20 +63,30 @@ async def explain_page(sources: Sources, query: Query) -> Any:
     if short_type and short_type not in BY_SHORT_NAME:
         raise Refused(400, f"unknown type {short_type!r}; valid types are {', '.join(BY_SHORT_NAME)}\n")
     groups = await collect_all(_groups(sources, connection, BY_SHORT_NAME.get(short_type, "")))
-    renderers = [
-        renderer
-        for url, group in groups
-        if (renderer := await _explained(sources, connection, group, name, url)) is not None
+    explained = [
+        part for url, group in groups if (part := await _explained(sources, connection, group, name, url)) is not None
     ]
-    if not renderers:
+    if not explained:
         names = [
             resource.name
             for resources in await collect_all(group_resources(sources.db, group) for _, group in groups)
             for resource in resources
         ]
         return Later(lambda: _refuse(connection.proxy.id, name, names))
+    own_cluster = sources.db.settings.registry.cluster_id
+    refs = (_ref(reason, own_cluster) for part in explained for reason in part.reasons())
+    places = await find_places(sources, ((ref, "") for ref in refs if ref is not None))
+
+    def place_of(reason: Reason) -> FilePlace | None:
+        ref = _ref(reason, own_cluster)
+        return places.get((ref, "")) if ref is not None else None
+
     return Later(
-        lambda: {"proxy": connection.proxy.id, "resource": name, "explanations": [make() for make in renderers]}
+        lambda: {
+            "proxy": connection.proxy.id,
+            "resource": name,
+            "explanations": [part.show(place_of) for part in explained],
+        }
     )
 
 
@@ -60,29 +99,40 @@ def _groups(sources: Sources, connection: ConnectedProxy, type_url: str) -> Iter
             yield url, group
 
 
+class _ExplainedResource(NamedTuple):
+    """The explanation of a resource: the steps to its objects and to the objects that determine the proxy's facets."""
+
+    type_url: str
+    steps: list[Step]
+    proxy_steps: list[Step]
+    patches: list[dict[str, Any]]
+
+    def reasons(self) -> Iterator[Reason]:
+        """Yield the rows of all steps."""
+        return (step for step in (*self.steps, *self.proxy_steps) if isinstance(step, Reason))
+
+    def show(self, place_of: PlaceOf) -> dict[str, Any]:
+        """Return the explanation as a JSON object."""
+        explained = show(explanation(self.steps), place_of)
+        return (
+            {"type": short_name(self.type_url)}
+            | explained
+            | {"patches": self.patches}
+            | {"proxy": _proxy_objects(self.proxy_steps, explained["objects"], place_of)}
+        )
+
+
 async def _explained(
     sources: Sources, connection: ConnectedProxy, group: Group, name: str, type_url: str
-) -> Callable[[], dict[str, Any]] | None:
-    """Return a function that renders the explanation of a resource, or None if the group has no resource with this
-    name."""
+) -> _ExplainedResource | None:
+    """Return the explanation of a resource, or None if the group has no resource with this name."""
     resource = next((r for r in group_resources(sources.db, group) if r.name == name), None)
     node = sources.db.find_node(group.fn, *group.args)
     if resource is None or node is None:
         return None
     steps: list[Step] = await collect_present(walk(sources.db, node, resource))
-    patches = {"patches": [_patch(key) for key in find_patches(sources.db, group.fn, group.args, name)]}
-    proxy_steps = await _proxy_steps(sources, connection, group)
-
-    def make() -> dict[str, Any]:
-        explained = show(explanation(steps))
-        return (
-            {"type": short_name(type_url)}
-            | explained
-            | patches
-            | {"proxy": _proxy_objects(proxy_steps, explained["objects"])}
-        )
-
-    return make
+    patches = [_patch(key) for key in find_patches(sources.db, group.fn, group.args, name)]
+    return _ExplainedResource(type_url, steps, await _proxy_steps(sources, connection, group), patches)
 
 
 def _patch(key: PatchKey) -> dict[str, Any]:
@@ -104,9 +154,12 @@ async def _proxy_steps(sources: Sources, connection: ConnectedProxy, group: Grou
     return all_steps
 
 
-def _proxy_objects(steps: list[Step], explained: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _proxy_objects(steps: list[Step], explained: list[dict[str, Any]], place_of: PlaceOf) -> list[dict[str, Any]]:
     """Return the objects in the steps, except those in `explained`."""
-    objects, names = [_object(reason) for reason in explanation(steps).rows], {_identity(o) for o in explained}
+    objects, names = (
+        [_object(reason, place_of) for reason in explanation(steps).rows],
+        {_identity(o) for o in explained},
+    )
     return list({_identity(o): o for o in objects if o["kind"] != "Proxy" and _identity(o) not in names}.values())
 
 
@@ -114,19 +167,47 @@ def _identity(o: dict[str, Any]) -> tuple[str, ...]:
     return o.get("group", ""), o["kind"], o.get("cluster", ""), o.get("namespace", ""), o["name"]
 
 
-def show(explanation: Explanation) -> dict[str, Any]:
-    """Return the objects with the derivations in between, nearest first, and the names of the lists that were read."""
+def show(explanation: Explanation, place_of: PlaceOf) -> dict[str, Any]:
+    """Return the objects with the derivations in between, nearest first, and the names of the lists that were read.
+
+    `via` and `searched` describe the same derivations and lists in the terms of Istio and Envoy.
+    """
     return {
-        "objects": [_object(reason) for reason in explanation.rows],
+        "objects": [_object(reason, place_of) for reason in explanation.rows],
         "lists": sorted({_name(node) for node in explanation.lists}),
+        "searched": sorted(set(_topics(explanation.lists))),
     }
 
 
-def _object(reason: Reason) -> dict[str, Any]:
+def _ref(reason: Reason, own_cluster: str) -> ObjectRef | None:
+    """Return the reference to an object of the local cluster, or None for another row."""
+    key = reason.key
+    if isinstance(key, ObjectKey) or (isinstance(key, RegistryKey) and key.cluster == own_cluster):
+        return ObjectRef(parse_kind(reason.table), key.namespace, key.name)
+    return None
+
+
+def _object(reason: Reason, place_of: PlaceOf) -> dict[str, Any]:
     key = reason.key if isinstance(reason.key, ObjectKey | RegistryKey) else ObjectKey("", str(reason.key))
     kind = parse_kind(reason.table)
     fields = {"group": kind.group, "kind": kind.name} | key._asdict()
-    return {field: text for field, text in fields.items() if text} | {"through": [_name(node) for node in reason.path]}
+    if (place := place_of(reason)) is not None:
+        fields |= place._asdict()
+    return {field: text for field, text in fields.items() if text} | {
+        "through": [_name(node) for node in reason.path],
+        "via": list(_topics(reason.path)),
+    }
+
+
+def _topics(nodes: Iterable[Node]) -> dict[str, None]:
+    """Return the topics of derivations in order, each once. Derivations that are only technical have none."""
+    topics: dict[str, None] = {}
+    for node in nodes:
+        parts = str(node.fn.__module__).split(".")
+        prefixes = (".".join(parts[:length]) for length in range(len(parts), 1, -1))
+        if topic := next((_TOPICS[prefix] for prefix in prefixes if prefix in _TOPICS), ""):
+            topics[topic] = None
+    return topics
 
 
 def _name(node: Node) -> str:

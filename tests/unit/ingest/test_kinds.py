@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pathlib
 from collections.abc import Iterable
 from typing import Any
@@ -123,7 +124,7 @@ def test_problems_of_a_custom_kind_have_its_group(loaded_mesh: LoadedMesh) -> No
     (problem,) = loaded_mesh.problems
     assert str(problem.object) == f"{GROUP}/Gateway shop/bare"
     assert problem.code == "missing-class"
-    (plain,) = problemz(sources(loaded_mesh.mesh, problems=list(loaded_mesh.problems)), {})
+    (plain,) = asyncio.run(problemz(sources(loaded_mesh.mesh, problems=list(loaded_mesh.problems)), {}))
     assert (plain["group"], plain["kind"], plain["name"]) == (GROUP, "Gateway", "bare")
 
 
@@ -148,8 +149,15 @@ def test_custom_kind_is_listed_beside_the_kind_with_the_same_name(loaded_mesh: L
     assert [kind["group"] for kind in kinds if kind["kind"] == "Gateway"] == [NETWORKING, GATEWAY_API, GROUP]
     node = loaded_mesh.mesh.watch(both_gateways)
     loaded_mesh.mesh.refresh(node)
-    assert show(explain(loaded_mesh.mesh, node))["objects"] == [
-        {"group": group, "kind": "Gateway", "namespace": "shop", "name": "front", "through": ["both_gateways"]}
+    assert show(explain(loaded_mesh.mesh, node), lambda _: None)["objects"] == [
+        {
+            "group": group,
+            "kind": "Gateway",
+            "namespace": "shop",
+            "name": "front",
+            "through": ["both_gateways"],
+            "via": [],
+        }
         for group in (NETWORKING, GROUP)
     ]
 

@@ -282,7 +282,7 @@ def test_file_with_a_non_utf_8_name_is_read_and_reported(tmp_path: pathlib.Path)
     files = ConfigFolder(tmp_path)
     assert files.services == {"b": 80}
     assert sorted(p.file for p in files.problems) == [f"{tmp_path}/a\\xff.yaml", f"{tmp_path}/z.yaml"]
-    text = json.dumps(problemz(sources(files.mesh, problems=list(files.problems)), {}), ensure_ascii=False)
+    text = json.dumps(asyncio.run(problemz(sources(files.mesh, problems=list(files.problems)), {})), ensure_ascii=False)
     assert "a\\\\xff.yaml, which takes precedence" in text.encode().decode()
     assert "\n".join(map(str, files.problems)).encode()
 

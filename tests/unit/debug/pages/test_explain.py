@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import pathlib
 from typing import Any
 
 import pytest
 
 from pilot.debug.pages import explain as explain_page_module
 from pilot.debug.pages.explain import explain_page
+from pilot.ingest.files.field_lines import find_lines
 from testing.mesh.debug_server import FakeConnection, sources
 from testing.mesh.world import World, proxy
 
@@ -102,6 +104,31 @@ def test_routes(explain: Any) -> None:
 def test_proxy_attributes(explain: Any) -> None:
     assert {("Service", "tea"), ("Pod", "tea-1")} <= explain("virtualInbound", "lds", "proxy")
     assert ("VirtualService", "tea-routes") not in explain("virtualInbound", "lds")
+
+
+def test_objects_have_topics_and_places(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "shop.yaml"
+    file.write_text(OBJECTS)
+    world = World()
+    world.apply(OBJECTS)
+    sidecar = proxy("sidecar", "tea-1", "shop", "10.2.0.1", {"app": "tea"})
+    node_id = world.connect(sidecar)
+    world.resources(node_id)
+    page_sources = sources(
+        world.mesh,
+        FakeConnection("tea-1.shop-1", node_id, sidecar),
+        document_of=lambda ref: str(file) if ref.kind.name != "Pod" else "Kubernetes",
+        find_lines=find_lines,
+    )
+    query = {"proxyID": "tea-1", "resource": "80", "type": "rds"}
+    (explanation,) = asyncio.run(explain_page(page_sources, query)).make()["explanations"]
+    objects = {o["kind"]: o for o in explanation["objects"] if o["name"] in ("tea", "tea-routes")}
+    lines = OBJECTS.splitlines()
+    for kind, name in (("VirtualService", "tea-routes"), ("Service", "tea")):
+        place = objects[kind]["file"], objects[kind]["line"]
+        assert place == (str(file), next(n for n, line in enumerate(lines, 1) if f"{{name: {name}," in line))
+    assert objects["VirtualService"]["via"] == ["routes", "VirtualServices of the host"]
+    assert all("file" not in o for o in explanation["proxy"] if o["kind"] == "Pod")
 
 
 def test_object_identity() -> None:

@@ -5,21 +5,26 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import pathlib
 from typing import Any
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from pilot.config.group_kind import NETWORKING
+from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.config.problem import ObjectRef, Problem
 from pilot.debug import application as application_module
 from pilot.debug.answer_slots import AnswerSlots
 from pilot.debug.application import application
 from pilot.debug.page import Answer
+from pilot.debug.pages.configuration import problemz
 from pilot.debug.sources import Sources
 from pilot.envoy.resource import Resource
+from pilot.ingest.files.field_lines import find_lines
+from pilot.mesh.tables.database import Mesh
 from testing.mesh.debug_pages import Ask
-from testing.mesh.debug_server import FakeFleet, with_health
+from testing.mesh.debug_server import FakeFleet, sources, with_health
 
 
 async def test_configz(ask: Ask) -> None:
@@ -62,6 +67,24 @@ async def test_problemz(ask: Ask) -> None:
         }
     ]
     assert await ask("/debug/problemz?namespace=mugs") == []
+
+
+async def test_problem_between_objects_has_the_place_of_its_field(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "tea.yaml"
+    file.write_text(
+        f"apiVersion: {NETWORKING}/v1\nkind: VirtualService\nmetadata: {{name: tea, namespace: shop}}\nspec:\n  hosts: [x]\n"
+    )
+    tea = ObjectRef(GroupKind(NETWORKING, "VirtualService"), "shop", "tea")
+    elsewhere = ObjectRef(GroupKind(NETWORKING, "VirtualService"), "shop", "cups")
+    problems = [Problem(code="c", message="m", object=ref, path="spec.hosts[0]") for ref in (tea, elsewhere)]
+    page = sources(
+        Mesh(),
+        problems=problems,
+        document_of=lambda ref: str(file) if ref == tea else "Kubernetes",
+        find_lines=find_lines,
+    )
+    shown = await problemz(page, {})
+    assert [(p.get("file"), p.get("line")) for p in shown] == [(str(file), 5), (None, None)]
 
 
 async def test_instancesz(ask: Ask, pages: Sources) -> None:

@@ -159,6 +159,7 @@ async def test_explain(ask: Ask) -> None:
             "namespace": "shop",
             "name": "tea",
             "through": ["clusters", "cluster"],
+            "via": [],
         },
         {
             "group": NETWORKING,
@@ -166,6 +167,7 @@ async def test_explain(ask: Ask) -> None:
             "namespace": "shop",
             "name": "tea",
             "through": ["clusters", "cluster", "rule_of"],
+            "via": [],
         },
     ]
     assert by_type["cds"]["lists"] == ["rule_hosts"]
@@ -176,6 +178,7 @@ async def test_explain(ask: Ask) -> None:
             "namespace": "shop",
             "name": "tea",
             "through": ["assignments", "assignment"],
+            "via": [],
         }
     ]
 
@@ -235,6 +238,7 @@ async def test_explain_one_type_and_unknown_names(client: TestClient[web.Request
         "namespace": "shop",
         "name": "tea",
         "through": ["clusters", "cluster"],
+            "via": [],
     }
     rule = {
         "group": "networking.istio.io",
@@ -242,8 +246,9 @@ async def test_explain_one_type_and_unknown_names(client: TestClient[web.Request
         "namespace": "shop",
         "name": "tea",
         "through": ["clusters", "cluster", "rule_of"],
+            "via": [],
     }
-    cds = {"type": "cds", "objects": [service, rule], "lists": ["rule_hosts"], "patches": [], "proxy": []}
+    cds = {"type": "cds", "objects": [service, rule], "lists": ["rule_hosts"], "searched": [], "patches": [], "proxy": []}
     path = "/debug/explain?proxyID=tea&resource=outbound|80||"
     assert await ask(f"{path}tea&type=CDS") == {
         "proxy": "tea-1.shop",

@@ -1,0 +1,42 @@
+"""The places in files where objects and their fields are defined, for debug pages."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pilot.config.problem import ObjectRef
+from pilot.debug.sources import Sources
+
+MAX_LOCATED = 500
+"""Maximum number of objects for which a page shows lines, because files must be read again to find them."""
+Field = tuple[ObjectRef, str]
+"""An object, and the path of one of its fields, or "" for the object itself."""
+
+
+class FilePlace(NamedTuple):
+    """A file, and a line in it from 1, or 0 if the line is unknown."""
+
+    file: str
+    line: int = 0
+
+
+async def find_places(sources: Sources, fields: Iterable[Field]) -> dict[Field, FilePlace]:
+    """Return the place of each field whose object is from a file.
+
+    The lines are those in the current text of the file, which differs from the object in force if it has an error.
+    """
+    by_file: dict[str, list[Field]] = {}
+    for field in dict.fromkeys(fields):
+        document = sources.document_of(field[0])
+        if os.path.isabs(document):
+            by_file.setdefault(document, []).append(field)
+    places = {field: FilePlace(file) for file, in_file in by_file.items() for field in in_file}
+    located = set(list(dict.fromkeys(ref for ref, _ in places))[:MAX_LOCATED])
+    for file, in_file in by_file.items():
+        if in_reach := [field for field in in_file if field[0] in located]:
+            lines = await asyncio.to_thread(sources.find_lines, file, in_reach)
+            places |= {field: FilePlace(file, line) for field, line in lines.items()}
+    return places

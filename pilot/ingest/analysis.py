@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -12,13 +12,17 @@ from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.mesh.mesh_networks import MeshNetworks
 from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.ingest.decode import Decoded, decode_document
-from pilot.ingest.files.documents import Document, SyntaxFault, read_documents, read_json
+from pilot.ingest.files.chunks import split
+from pilot.ingest.files.documents import Document, SyntaxFault, read_chunk, read_json
 from pilot.ingest.files.file_decoder import repeated_keys
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.ingest.namespace_filter import Edit, NamespaceFilter
 from pilot.mesh.analysis.check import Check
 from pilot.mesh.tables.database import EVERY_ACCOUNT, MESH_CONFIG, Mesh
 from pilot.settings.mesh import MeshSettings
+
+OnStep = Callable[[str, int, int], None]
+"""Receives the progress of a step: its name, how much of it is done, and the total."""
 
 
 class ObjectPlace(NamedTuple):
@@ -43,21 +47,44 @@ class ReadObjects:
     ignored: int = 0
 
 
-def read_objects(texts: Mapping[str, bytes]) -> ReadObjects:
+def _ignore(step: str, done: int, total: int) -> None:
+    """Ignore the progress of a step."""
+
+
+def read_objects(texts: Mapping[str, bytes], on_step: OnStep = _ignore) -> ReadObjects:
     """Read the objects in files. `texts` maps file names to file contents.
 
-    If several objects have the same key, the last one wins and a warning is reported.
+    If several objects have the same key, the last one wins and a warning is reported. `on_step` is called with the
+    progress in bytes.
     """
-    objects = ReadObjects()
+    objects, before, total = ReadObjects(), 0, sum(map(len, texts.values()))
     for file, data in texts.items():
+        # Parsing and decoding take about the same time, so each counts as half of the file.
         try:
-            documents = read_json(data) if file.endswith(".json") else read_documents(data, file)
+            documents = []
+            for chunk_documents, end in _read(file, data):
+                documents += chunk_documents
+                on_step("Reading", before + end // 2, total)
         except SyntaxFault as fault:
             objects.problems.append(Problem(code="syntax-error", message=str(fault), file=file, line=fault.line))
-            continue
-        for document in documents:
+            documents = []
+        for number, document in enumerate(documents):
             _add(objects, file, document)
+            on_step("Reading", before + len(data) * (len(documents) + number + 1) // (2 * len(documents)), total)
+        before += len(data)
     return objects
+
+
+def _read(file: str, data: bytes) -> Iterator[tuple[list[Document], int]]:
+    """Yield the documents of each part of a file, and the offset of the part's end. Raise SyntaxFault if one is
+    invalid."""
+    if file.endswith(".json"):
+        yield read_json(data), len(data)
+        return
+    end = 0
+    for chunk in split(data):
+        end += len(chunk.text)
+        yield read_chunk(chunk), end
 
 
 def _add(objects: ReadObjects, file: str, document: Document) -> None:
@@ -98,14 +125,25 @@ def decode_mesh(plain: object) -> tuple[MeshConfig, list[Problem]]:
 
 
 def analyze(
-    objects: ReadObjects, mesh_config: MeshConfig, settings: MeshSettings, checks: Iterable[Check]
+    objects: ReadObjects,
+    mesh_config: MeshConfig,
+    settings: MeshSettings,
+    checks: Iterable[Check],
+    on_step: OnStep = _ignore,
 ) -> list[Problem]:
-    """Return the validation problems and the problems that `checks` report, sorted by file and line."""
+    """Return the validation problems and the problems that `checks` report, sorted by file and line.
+
+    `on_step` is called with the number of objects that have been checked.
+    """
     mesh = Mesh(settings)
     edits: list[Edit] = [(MESH_CONFIG, "mesh", mesh_config), (MESH_CONFIG, "networks", MeshNetworks()), *objects.edits]
     mesh.commit([(mesh.tables[table], key, row) for table, key, row in NamespaceFilter(mesh).admit(edits)])
     mesh.commit([(mesh.secret_access, EVERY_ACCOUNT, True)])
-    check_problems = [problem for check in checks for key in check.keys(mesh) for problem in check.problems(mesh, key)]
+    subjects = [(check, key) for check in checks for key in check.keys(mesh)]
+    check_problems: list[Problem] = []
+    for number, (check, key) in enumerate(subjects, 1):
+        check_problems += check.problems(mesh, key)
+        on_step("Checking", number, len(subjects))
     return sorted({*objects.problems, *(_placed(p, objects.places) for p in check_problems)}, key=_order)
 
 

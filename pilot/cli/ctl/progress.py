@@ -1,28 +1,36 @@
-"""Installation progress: a progress bar for each component on a terminal, or else a line for each event."""
+"""Progress of slow commands, on standard error if it is a terminal.
+
+An installation has a progress bar for each component. Without a terminal, it prints a line for each event.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Iterator
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TaskProgressColumn, TextColumn
 from rich.progress import Progress as Bars
 
 from pilot.cli.ctl.output import write
 from pilot.install.installer import StepProgress
 
 Report = Callable[[StepProgress], None]
+ReportStep = Callable[[str, int, int], None]
+"""Reports a step: its name, how much of it is done, and the total."""
+PATIENCE = 1.0
+"""Seconds before progress is shown."""
 
 
 @contextlib.contextmanager
 def progress_reporter() -> Iterator[Report]:
-    """Yield a callback that reports progress."""
-    if not sys.stdout.isatty():
+    """Yield a callback that reports the progress of an installation."""
+    if not sys.stderr.isatty():
         yield _LineReporter()
         return
-    console = Console(highlight=False, emoji=False)
+    console = Console(stderr=True, highlight=False, emoji=False)
     now = TextColumn("{task.fields[now]}", markup=False)
     columns = (
         TextColumn("{task.fields[mark]}"),
@@ -33,6 +41,32 @@ def progress_reporter() -> Iterator[Report]:
     )
     with Bars(*columns, console=console) as bars:
         yield _BarReporter(bars)
+
+
+@contextlib.contextmanager
+def step_progress() -> Iterator[ReportStep]:
+    """Yield a callback that shows the progress of a step. Nothing is shown without a terminal, or in the first second.
+
+    The progress disappears when the command is finished.
+    """
+    if not sys.stderr.isatty():
+        yield lambda step, done, total: None
+        return
+    columns = TextColumn("{task.description}", markup=False), BarColumn(24), TaskProgressColumn()
+    bars = Bars(*columns, console=Console(stderr=True, highlight=False), transient=True)
+    begin, task = time.monotonic(), bars.add_task("")
+
+    def report(step: str, done: int, total: int) -> None:
+        if not bars.live.is_started:
+            if time.monotonic() - begin < PATIENCE:
+                return
+            bars.start()
+        bars.update(task, description=step, completed=done, total=total)
+
+    try:
+        yield report
+    finally:
+        bars.stop()
 
 
 class _LineReporter:

@@ -14,6 +14,7 @@ from pilot.cli.ctl.command import with_client
 from pilot.cli.ctl.files import read_files
 from pilot.cli.ctl.findings import SEVERITIES, Selection, reaches, with_selection
 from pilot.cli.ctl.output import FORMATS, show
+from pilot.cli.ctl.progress import step_progress
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.problem import Problem, plain_problem
 from pilot.ingest.analysis import analyze as find_problems
@@ -85,7 +86,8 @@ def _of_files(files: Iterable[str], mesh_config: str | None, namespace: str | No
     """Return the problems in files, and the line that says what was checked. Raise CommandError if nothing was."""
     texts = read_files(files)
     mesh, problems = _mesh(mesh_config)
-    objects = read_objects(texts)
+    with step_progress() as on_step:
+        objects = read_objects(texts, on_step)
     checked = objects.count - objects.ignored
     contents = f"{_count(objects.count, 'object')} in {_count(len(texts), 'file')}"
     if not (checked or objects.problems):
@@ -95,7 +97,8 @@ def _of_files(files: Iterable[str], mesh_config: str | None, namespace: str | No
     if namespace is not None and namespace not in namespaces:
         others = ", ".join(sorted(filter(None, namespaces))) or "none"
         raise CommandError(f"no object is in the namespace {namespace!r}; namespaces of the objects: {others}")
-    file_problems = find_problems(objects, mesh, load([], os.environ).settings.mesh, CHECKS)
+    with step_progress() as on_step:
+        file_problems = find_problems(objects, mesh, load([], os.environ).settings.mesh, CHECKS, on_step)
     ignored = f"; {_count(objects.ignored, 'object')} of other kinds ignored" if objects.ignored else ""
     line = f"Checked {_count(checked, 'object')} in {_count(len(texts), 'file')}{ignored}."
     return [plain_problem(p) for p in (*problems, *file_problems)], line

@@ -62,9 +62,12 @@ GENERATED = [
 
 
 def ensure(extra: str) -> None:
-    """Create or update the environment with an extra of pyproject.toml, unless it is up to date."""
+    """Create or update the environment with an extra of pyproject.toml, unless it is up to date.
+
+    The extra `dev` includes all others.
+    """
     stamp, digest = VENV / f".{extra}", hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
-    if stamp.exists() and stamp.read_text() == digest:
+    if any(path.exists() and path.read_text() == digest for path in (stamp, VENV / ".dev")):
         return
     if not (BIN / "python").exists():
         print("creating .venv", flush=True)
@@ -150,7 +153,7 @@ def main(arguments: list[str]) -> int:
         print(tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"])
         return 0
     if task == "run" and rest:
-        ensure("dev")
+        ensure("sample" if rest[0].startswith("pilot") else "dev")
         return run_command(rest)
     print(__doc__)
     return 0 if task in ("help", "-h", "--help") else 2

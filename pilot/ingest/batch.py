@@ -14,7 +14,7 @@ from pilot.mesh.tables.database import Mesh
 
 Event = Literal["add", "update", "delete"]
 Edits = dict[tuple[str, Hashable], Any]
-SLICES = (1_000, 4_000)
+SLICES = (200, 4_000)
 """The initial and the maximum number of edits in a slice."""
 LONG = 0.15
 """Threshold for the duration of a slice in seconds.

@@ -8,6 +8,7 @@ from pilot.mesh.analysis.gateway import GATEWAYS
 from pilot.mesh.analysis.mesh import MESH_CONFIG
 from pilot.mesh.analysis.nack import NACKS
 from pilot.mesh.analysis.policy import AUTHORIZATION_POLICIES, PEER_AUTHENTICATIONS, REQUEST_AUTHENTICATIONS
+from pilot.mesh.analysis.route import ROUTES
 from pilot.mesh.analysis.service import SERVICES
 from pilot.mesh.analysis.service_entry import SERVICE_ENTRIES
 from pilot.mesh.analysis.sidecar import SIDECARS
@@ -19,6 +20,7 @@ from pilot.mesh.analysis.workload_entry import WORKLOAD_ENTRIES
 
 CHECKS = (
     VIRTUAL_SERVICES,
+    ROUTES,
     DESTINATION_RULES,
     GATEWAYS,
     SIDECARS,

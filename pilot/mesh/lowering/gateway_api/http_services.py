@@ -24,6 +24,12 @@ from pilot.mesh.lowering.gateway_api.parents import mesh_hosts
 from pilot.mesh.lowering.gateway_api.routes import RouteKey, http_route_keys, route_binding
 from pilot.mesh.tables.database import Mesh
 
+MAX_PARTS = 8192
+"""Maximum number of parts of the routes in a namespace. There is one for each route, listener and host.
+
+1000 routes with 2 hosts each, for HTTP and HTTPS, have 4000 parts.
+"""
+
 
 class RoutePart(NamedTuple):
     """The contribution of a route to one VirtualService.
@@ -90,11 +96,32 @@ _all_parts: Gather[RouteKey, [], tuple[RoutePart, ...]] = Gather("parts_of_route
 
 
 @hub
+def excess_parts(db: Mesh) -> Mapping[RouteKey, int]:
+    """Return the routes that are beyond the limit for their namespace, with the number of parts of each.
+
+    Older routes take precedence.
+    """
+    by_namespace: dict[str, list[tuple[RoutePart, ...]]] = {}
+    for parts in _all_parts(db).values():
+        by_namespace.setdefault(parts[0].route.namespace, []).append(parts)
+    excess: dict[RouteKey, int] = {}
+    for routes in by_namespace.values():
+        if sum(map(len, routes)) > MAX_PARTS:
+            total = 0
+            for parts in sorted(routes):
+                total += len(parts)
+                if total > MAX_PARTS:
+                    excess[parts[0].route] = len(parts)
+    return excess
+
+
+@hub
 def _parts_by_service(db: Mesh) -> Mapping[ObjectKey, tuple[RoutePart, ...]]:
     """Return the parts of each VirtualService, keyed by VirtualService."""
     by_merge_key: dict[str, list[RoutePart]] = {}
+    excess = excess_parts(db)
     for parts in _all_parts(db).values():
-        for part in parts:
+        for part in parts if parts[0].route not in excess else ():
             by_merge_key.setdefault(part.merge, []).append(part)
     ordered = ((merge, tuple(sorted(parts))) for merge, parts in by_merge_key.items())
     return {ObjectKey(parts[0].route.namespace, merged_service(merge)): parts for merge, parts in ordered}

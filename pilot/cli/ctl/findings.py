@@ -62,9 +62,12 @@ class Selection(NamedTuple):
     def show(self, findings: list[Finding], nothing: str) -> CommandResult:
         """Return the listed findings as the result of a command. `nothing` is the line to print if there are none."""
         listed = [finding for finding in findings if reaches(finding, self.threshold)]
-        if not listed and findings:
-            return CommandResult([], [f"{summary(findings)}, below --output-threshold {self.threshold}."])
-        return CommandResult(listed, [*lines(listed), f"{summary(findings)}."] if listed else [nothing])
+        others = [finding for finding in findings if not reaches(finding, self.threshold)]
+        is_sound = not any(reaches(finding, "warning") for finding in findings)
+        end = [f"{summary(listed)}."] if listed else [nothing] if is_sound else []
+        if others:
+            end.append(f"Not listed: {summary(others)} (--output-threshold {others[-1]['severity']} lists them).")
+        return CommandResult(listed, [*lines(listed), *end])
 
 
 def _order(finding: Finding) -> tuple[Any, ...]:
@@ -102,7 +105,7 @@ def with_selection(function: Function) -> Function:
         "--output-threshold",
         "level",
         type=click.Choice(SEVERITIES),
-        default=SEVERITIES[0],
+        default="warning",
         show_default=True,
         help="lowest severity to list",
     )

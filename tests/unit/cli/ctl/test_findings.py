@@ -57,7 +57,7 @@ def listed(out: str) -> list[str]:
 
 @pytest.mark.parametrize(("command", "status"), [("problems", 0), ("analyze", 79)])
 def test_worst_findings_come_first_in_one_format(run: Run, command: str, status: int) -> None:
-    assert run(command, status=status).splitlines()[:5] == [
+    assert run(command, "--output-threshold", "info", status=status).splitlines()[:5] == [
         *(LINES[name] for name in ("field", "gateway", "route", "port")),
         "1 error, 2 warnings, 1 for information.",
     ]
@@ -66,14 +66,15 @@ def test_worst_findings_come_first_in_one_format(run: Run, command: str, status:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("-A",), ["field", "gateway", "route", "port"]),
+        (("-A",), ["field", "gateway", "route"]),
         (("-n", "far"), ["gateway"]),
-        (("--output-threshold", "warning"), ["field", "gateway", "route"]),
-        (("--suppress", "IST0101=VirtualService/web"), ["field", "gateway", "port"]),
-        (("--suppress", "destination-not-found=virtualservice/shop/w*"), ["field", "gateway", "port"]),
-        (("-S", "IST0101=VirtualService web.shop", "-S", "no-effect=*/far/*"), ["field", "port"]),
-        (("-S", "IST0106=VirtualService *.shop"), ["gateway", "route", "port"]),
-        (("-S", "IST0101=VirtualService/far/web"), ["field", "gateway", "route", "port"]),
+        (("--output-threshold", "info"), ["field", "gateway", "route", "port"]),
+        (("--output-threshold", "error"), ["field"]),
+        (("--suppress", "IST0101=VirtualService/web"), ["field", "gateway"]),
+        (("--suppress", "destination-not-found=virtualservice/shop/w*"), ["field", "gateway"]),
+        (("-S", "IST0101=VirtualService web.shop", "-S", "no-effect=*/far/*"), ["field"]),
+        (("-S", "IST0106=VirtualService *.shop"), ["gateway", "route"]),
+        (("-S", "IST0101=VirtualService/far/web"), ["field", "gateway", "route"]),
     ],
 )
 def test_findings_are_selected(run: Run, words: tuple[str, ...], expected: list[str]) -> None:
@@ -86,9 +87,18 @@ def test_suppressed_finding_does_not_fail_the_analysis(run: Run) -> None:
     run("analyze", "--suppress", "bad-port=*/*", "--failure-threshold", "warning", "-n", "calm", status=0)
 
 
-def test_hidden_findings_are_counted(run: Run) -> None:
-    hidden = run("problems", "-n", "far", "--output-threshold", "error")
-    assert hidden == "1 warning, below --output-threshold error.\n"
+def test_findings_below_the_threshold_are_counted(run: Run) -> None:
+    assert run("problems").endswith(
+        "\n1 error, 2 warnings.\nNot listed: 1 for information (--output-threshold info lists them).\n"
+    )
+    assert run("problems", "-n", "far", "--output-threshold", "error") == (
+        "Not listed: 1 warning (--output-threshold warning lists them).\n"
+    )
+
+
+def test_information_is_no_problem(run: Run, pages: dict[str, Any]) -> None:
+    pages["problemz"] = [PORT]
+    assert run("problems") == "No problems.\nNot listed: 1 for information (--output-threshold info lists them).\n"
 
 
 def test_suppression_without_effect_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,7 +28,7 @@ from pilot.xds.ads import MAX_STATUS_LENGTH
 from pilot.xds.authn.identity import Caller, plaintext_caller
 from pilot.xds.caller_budgets import CallerBudgets, CallerLimits
 from pilot.xds.session.session import MAX_ERROR_LENGTH, Session
-from testing.clients.ads import NODE, Client, header_identities, serving
+from testing.clients.ads import NODE, OPTIONS, Client, header_identities, serving
 from testing.clients.scripted_stream import delta, sotw
 
 PATH = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
@@ -207,6 +207,18 @@ async def test_oversized_request_ends_the_stream() -> None:
     ):
         await client.request("cds")
         assert (await client.end_status())[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_compressed_request_that_expands_ends_the_stream() -> None:
+    async with serving(settings=ServeSettings(max_receive_bytes=100_000)) as server:
+        channel: Any = grpc.aio.insecure_channel(
+            f"127.0.0.1:{server.port}", compression=grpc.Compression.Gzip, options=OPTIONS
+        )
+        async with channel:
+            call = channel.stream_stream(PATH)()
+            await call.write(bytes(10_000_000))
+            assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert server.metrics.value("pilot_xds_recv_max") == 0.0
 
 
 async def test_connection_at_its_maximum_age_gets_a_goaway() -> None:

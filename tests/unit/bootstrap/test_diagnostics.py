@@ -15,6 +15,7 @@ import pytest
 
 from pilot.bootstrap import diagnostics
 from pilot.bootstrap.diagnostics import ControlzPort, HttpIdentities, debug_over_xds, log_stacks
+from pilot.debug import answer_slots
 from pilot.debug.page import Refused
 from pilot.debug.sources import Sources
 from pilot.lib.metrics.metrics import Metrics
@@ -53,6 +54,15 @@ async def test_refused_page_maps_to_a_grpc_status(
         async with debug_over_xds(SOURCES)("type", ["name"], identity):
             pass
     assert error.value.args == (code, message)
+
+
+async def test_debug_request_of_a_tenant_beyond_the_limit_ends_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_slots, "MAX_WAITING", 0)
+    with pytest.raises(DebugRequestError) as error:
+        async with debug_over_xds(SOURCES)("type", ["name"], "spiffe://cluster.local/ns/shop/sa/tea"):
+            pass
+    text = "more than 0 requests of the namespace wait for debug pages"
+    assert error.value.args == (grpc.StatusCode.RESOURCE_EXHAUSTED, text)
 
 
 @pytest.mark.parametrize(("identity", "identities"), [("spiffe://a", ("spiffe://a",)), ("", ())])

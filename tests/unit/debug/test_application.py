@@ -9,6 +9,7 @@ import yarl
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
+from pilot.debug import answer_slots
 from pilot.debug import application as application_module
 from pilot.debug.application import application
 from pilot.settings.process import DebugSettings
@@ -104,6 +105,19 @@ async def test_remote_clients_see_metrics_and_the_bare_index(
     assert "/debug/adsz" in text
     assert "tea-1.shop" not in text
     assert (await refusal(client, "/metrics"))[0] == 200
+
+
+async def test_requests_of_a_tenant_beyond_the_limit_are_rejected_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def identify(*_: object) -> list[str]:
+        return ["spiffe://cluster.local/ns/shop/sa/tea"]
+
+    monkeypatch.setattr(application_module, "is_loopback", lambda request: False)
+    monkeypatch.setattr(answer_slots, "MAX_WAITING", 0)
+    limited = sources(build_mesh(), identify=identify)
+    async with TestClient(TestServer(application(limited))) as client:
+        text = "more than 0 requests of the namespace wait for debug pages\n"
+        assert await refusal(client, "/debug/ndsz") == (429, text)
+        assert 'pilot_caller_limits_exceeded{limit="debug_answers"} 1\n' in limited.metrics.exposition().decode()
 
 
 async def test_metrics_can_be_limited_to_loopback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,15 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import bisect
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from pilot.config.object import Object
-from pilot.config.problem import Problem, Severity
+from pilot.config.problem import ObjectRef, Problem, Severity, warning
 from pilot.ingest.decode import Decoded, Row
 from pilot.ingest.namespace_filter import Edit
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.text import printable_path
+
+MAX_LISTED = 10_000
+"""Number of problems of a namespace's objects beyond which only one problem of each further object is listed.
+
+Objects of a few megabytes can have a million problems, which take hundreds of megabytes.
+"""
 
 
 class DocumentKey(NamedTuple):
@@ -57,6 +66,7 @@ class Ledger:
         self.turn = asyncio.Lock()
         self._documents: dict[DocumentKey, _Document] = {}
         self._claims: dict[Row, list[DocumentKey]] = {}
+        self._listed = Counter[str]()  # the numbers of problems of single objects, by namespace
 
     def source(self, rank: int, name: str) -> SourceLedger:
         """Return the ledger of a source. If two sources declare the same object, the one with the lower rank wins."""
@@ -78,8 +88,20 @@ class Ledger:
             for row in part.refused:
                 if row in old:
                     new.setdefault(row, old[row])
-        document.problems = tuple(problems)
+        self._list_problems(key, document, problems)
         return self._change(key, document, new)
+
+    def _list_problems(self, key: DocumentKey, document: _Document, problems: Sequence[Problem]) -> None:
+        """Set the problems of a document."""
+        if not isinstance(key.document, str):
+            namespace = getattr(key.document[1], "namespace", "")
+            self._listed[namespace] -= len(document.problems)
+            if len(problems) > 1 and self._listed[namespace] + len(problems) > MAX_LISTED:
+                first = next((problem for problem in problems if problem.severity is Severity.ERROR), problems[0])
+                message = f"{len(problems) - 1} more; the objects of namespace {namespace} have too many to list them"
+                problems = (first, _about(first.object, warning("more-problems", "", message)))
+            self._listed[namespace] += len(problems)
+        document.problems = tuple(problems)
 
     def objects(self, key: DocumentKey) -> Mapping[Row, Object[Any]]:
         """Return the objects of a document, including the last valid versions of invalid objects."""
@@ -102,7 +124,7 @@ class Ledger:
         document = self._documents.get(key)
         if document is None:
             return []
-        document.problems = ()
+        self._list_problems(key, document, ())
         edits = self._change(key, document, {})
         del self._documents[key]
         return edits
@@ -197,6 +219,10 @@ class SourceLedger:
 
     def _key(self, document: str | Row) -> DocumentKey:
         return DocumentKey(self._rank, self._name, document)
+
+
+def _about(subject: ObjectRef, problem: Problem) -> Problem:
+    return msgspec.structs.replace(problem, object=subject)
 
 
 def _duplicate(o: Object[Any], key: DocumentKey, winner: DocumentKey) -> Problem:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pilot.config.group_kind import NETWORKING, GroupKind
-from pilot.config.problem import ObjectRef, Problem, Severity, below, each, error, plain_problem, warning
+from pilot.config.problem import ObjectRef, Problem, Severity, below, each, error, info, plain_problem, warning
 
 RULE = ObjectRef(GroupKind(NETWORKING, "DestinationRule"), "shop", "web")
 CLASS = ObjectRef(GroupKind("gateway.networking.k8s.io", "GatewayClass"), "", "istio")
@@ -58,3 +58,10 @@ def test_paths_are_prefixed() -> None:
         "hosts[0].a",
         "hosts[1].b",
     ]
+
+
+def test_value_of_a_megabyte_is_cut_in_messages() -> None:
+    value = "x" * 1_000_000
+    for make in (error, warning, info):
+        problem = make("bad-host", "spec.host", f"{value!r} is not a domain name")
+        assert problem.message == "'" + "x" * 1999 + "… (998023 more characters)"

@@ -62,6 +62,16 @@ def test_linked_names_are_defined_in_their_module(path: pathlib.Path) -> None:
     assert [name for name, module in names if not is_defined(name, path.parent / module)] == []
 
 
+def test_every_threat_names_a_test() -> None:
+    """The tests that the rows link to exist, as the previous tests check."""
+    text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    tables = re.findall(r"^\| who \|.*\| tests \|\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.MULTILINE)
+    rows = [row for table in tables for row in table.splitlines()]
+    assert len(tables) == 6
+    assert len(rows) > 60
+    assert [row for row in rows if "](../tests/" not in row.rsplit("|", 2)[1]] == []
+
+
 @pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/ARCHITECTURE.md"])
 def test_paths_in_the_documents_exist(name: str) -> None:
     folders = "bench|ca|deploy|docs|gotemplate|pilot|samples|testing|tests|webhook"

@@ -40,7 +40,7 @@ class DashboardData:
     def _changed(self, table: str, key: object, action: Action) -> ChangedObject:
         kind = self._catalogue.find_by_table(table)
         if kind is None or not isinstance(key, ObjectKey | RegistryKey):
-            return ChangedObject(action, "", table, "", "")
+            return ChangedObject(action, "", table, "", str(key))
         source = self._ledger.document_of((table, key))
         return ChangedObject(
             action, kind.id.group, kind.id.name, key.namespace, key.name, str(source) if source is not None else ""

@@ -18,7 +18,7 @@ STALE = 10.0
 """Seconds without a response after which a proxy is stale. Before that, its responses are being delivered."""
 UNHEALTHY = 100
 """Maximum number of unhealthy proxies in a summary."""
-MOST = 200
+MOST = 100
 """Maximum number of rows in a list."""
 
 

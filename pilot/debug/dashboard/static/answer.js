@@ -47,9 +47,10 @@ export function findings(state, now) {
   }
   const current = changes.find((change) => !change.done && change.proxies > (change.acknowledged || 0));
   if (current && !fleet.stale) found.push({ level: "busy", parts: [link(to("changes"), "A change"), ` is being delivered: ${number(current.acknowledged || 0)} of ${number(current.proxies)} proxies have it.`] });
-  if (!found.some((one) => one.level === "bad" || one.level === "warn")) found.unshift({ level: "ok", parts: [calm(state)] });
-  return found;
+  if (!found.some((one) => one.level === "bad" || one.level === "warn")) found.unshift({ level: fleet.proxies ? "ok" : "note", parts: [calm(state)] });
+  return found.sort((a, b) => LEVELS.indexOf(a.level) - LEVELS.indexOf(b.level));
 }
+const LEVELS = ["bad", "warn", "ok", "note", "busy"];
 
 const certificatesLink = (list) => (list.length === 1 ? ["The certificate of ", link(to("certificates"), list[0].name)] : link(to("certificates"), count(list.length, "certificate")));
 
@@ -68,7 +69,7 @@ function listed(items) {
 export function drawAnswer(element, state, now) {
   const [first, ...rest] = findings(state, now);
   show(element, h("p", { class: `headline ${first.level}` }, mark(first.level, ""), h("span", {}, first.parts)), rest.length ? h("ul", { class: "also" }, rest.map((one) => h("li", {}, mark(one.level, ""), h("span", {}, one.parts)))) : null);
-  const count = rest.filter((one) => one.level !== "busy").length + (first.level === "ok" ? 0 : 1);
+  const count = rest.filter((one) => one.level !== "busy").length + (first.level === "ok" || first.level === "note" ? 0 : 1);
   document.title = `${count ? `(${count}) ` : ""}Mesh`;
 }
 
@@ -80,10 +81,10 @@ export function drawTiles(element, state) {
   const other = [problems.counts.warnings && count(problems.counts.warnings, "warning"), problems.counts.infos && count(problems.counts.infos, "note")].filter(Boolean).join(", ");
   show(
     element, tile("#/", mesh ? number(mesh.services) : "…", "services", "", mesh ? `in ${count(mesh.namespaces.length, "namespace")}` : ""),
-    tile(to("proxies"), number(fleet.proxies), "proxies", fleet.refused ? "bad" : fleet.stale ? "warn" : "", unsynced ? `${number(unsynced)} not up to date` : fleet.waiting ? `${number(fleet.waiting)} being updated` : "up to date"),
+    tile(to("proxies"), number(fleet.proxies), "proxies", fleet.refused ? "bad" : fleet.stale ? "warn" : "", unsynced ? `${number(unsynced)} not up to date` : fleet.waiting ? `${number(fleet.waiting)} being updated` : fleet.proxies ? "up to date" : "none connected"),
     tile(to("problems"), number(problems.counts.errors), problems.counts.errors === 1 ? "error" : "errors", problems.counts.errors ? "bad" : "", other),
     tile(to("changes"), changes.length ? clock(changes[0].time) : "–", "last change", "", changes.length ? changeName(changes[0]) : ""),
-    tile(to("certificates"), soon ? number(soon) : number(certificates.length), "certificates", soon ? "warn" : "", soon ? "ended or ending in 7 days" : "valid for 7 days"),
+    tile(to("certificates"), soon ? number(soon) : number(certificates.length), "certificates", soon ? "warn" : "", soon ? "ended or end soon" : "valid for 7 days"),
     tile(to("load"), `${Math.round(100 * state.cpu)} %`, "CPU", "", "load of the last hour"),
   );
 }

@@ -1,7 +1,7 @@
 // Charts of the last hour, with axes.
 import { bytes, clock, h, number, s } from "./dom.js";
 
-const WIDTH = 460, HEIGHT = 120, LEFT = 52, BOTTOM = 18, TOP = 8, HOUR = 3600;
+const WIDTH = 460, HEIGHT = 120, LEFT = 56, BOTTOM = 18, TOP = 8, HOUR = 3600;
 // Fields of a point in the order in which the server sends them.
 const FIELDS = ["time", "proxies", "waiting", "refusing", "responses", "bytes", "cpu", "memory", "changes"];
 
@@ -37,6 +37,6 @@ function chart(title, series, shown, points, changes, now) {
 
 // The next round number.
 function nice(value) {
-  const power = 10 ** Math.floor(Math.log10(value)), first = [1, 2, 5, 10].find((n) => n * power >= value);
+  const power = 10 ** Math.floor(Math.log10(value)), first = [1, 1.5, 2, 3, 4, 5, 6, 8, 10].find((n) => n * power >= value);
   return first * power;
 }

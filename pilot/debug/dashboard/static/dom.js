@@ -1,5 +1,6 @@
 // Elements, links and texts. All texts are set as text, never as HTML.
 
+const ROWS = 20; // rows of a table that are drawn in a frame
 const NS = "http://www.w3.org/2000/svg";
 
 function fill(element, attributes, children) {
@@ -64,7 +65,10 @@ export const compare = new Intl.Collator(undefined, { numeric: true }).compare;
 const numbers = new Intl.NumberFormat("en");
 export const count = (n, one, many = `${one}s`) => `${numbers.format(n)} ${n === 1 ? one : many}`;
 export const number = (n) => numbers.format(n);
-export const bytes = (n) => (n < 1000 ? `${Math.round(n)} B` : n < 1e6 ? `${(n / 1e3).toFixed(1)} kB` : n < 1e9 ? `${(n / 1e6).toFixed(1)} MB` : `${(n / 1e9).toFixed(1)} GB`);
+export function bytes(n) {
+  const power = n < 1000 ? 0 : n < 1e6 ? 1 : n < 1e9 ? 2 : 3, value = n / 1000 ** power;
+  return `${power && value < 100 && value % 1 ? value.toFixed(1) : Math.round(value)} ${["B", "kB", "MB", "GB"][power]}`;
+}
 
 export function span(seconds) {
   if (seconds < 60) return `${Math.max(0, Math.floor(seconds))} s`;
@@ -103,8 +107,14 @@ export function fold(key, title, open, ...children) {
 
 export function table(heads, rows) {
   const head = h("tr", {}, heads.map((text) => h("th", { scope: "col" }, text)));
-  const body = rows.map((cells) => h("tr", {}, cells.map((cell, index) => h("td", { "data-head": heads[index] }, cell))));
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": heads[0] }, h("table", {}, h("thead", {}, head), h("tbody", {}, body)));
+  const body = h("tbody", {});
+  // Some rows in each frame, so that no frame takes long.
+  const add = (start) => {
+    body.append(...rows.slice(start, start + ROWS).map((cells) => h("tr", {}, cells.map((cell, index) => h("td", { "data-head": heads[index] }, cell)))));
+    if (start + ROWS < rows.length) requestAnimationFrame(() => add(start + ROWS));
+  };
+  add(0);
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": heads[0] }, h("table", {}, h("thead", {}, head), body));
 }
 
 // Fetches an answer of the dashboard. Raises an error with the server's text.

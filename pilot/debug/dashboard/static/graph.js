@@ -6,7 +6,7 @@ const MOST = 60, BATCH = 30; // boxes of services in a graph, and boxes that are
 const ROW = 8;
 const SIZES = [[210, 74], [180, 64], [155, 56], [135, 48], [118, 40], [104, 34]]; // widths of boxes, and gaps between them
 
-export const levelOf = (node) => (node.errors || node.refused ? "bad" : node.stale || node.unready || isUnready(node) ? "warn" : "ok");
+export const levelOf = (node) => (node.errors || node.refused ? "bad" : node.stale || node.unready || node.warnings || isUnready(node) ? "warn" : "ok");
 export const isUnready = (node) => node.total !== undefined && node.total >= 0 && !node.ready;
 
 // The state of a place in words, worst first.
@@ -214,7 +214,7 @@ export function legend(traffic) {
     "div", { class: "legend" },
     h("span", {}, h("i", { class: "line route" }), "routed by a VirtualService or HTTPRoute"), h("span", {}, h("i", { class: "line policy" }), "admitted by an AuthorizationPolicy"),
     traffic ? h("span", {}, h("i", { class: "line traffic" }), "traffic: requests, success, p99") : null,
-    mark("ok", "healthy"), mark("warn", "not ready or not answering"), mark("bad", "error or refused"),
+    mark("ok", "healthy"), mark("warn", "warning, not ready or not answering"), mark("bad", "error or refused"),
     h("span", {}, icon("lock"), " mutual TLS required"), h("span", {}, icon("shield"), " only some callers"), h("span", {}, icon("closed"), " no callers"),
   );
 }

@@ -76,7 +76,7 @@ export function delivery(change) {
 const ACTION = { add: "added", update: "changed", delete: "deleted", change: "changed" };
 
 export function changeItem(change, open = false) {
-  const objects = change.objects.map((one) => h("li", {}, `${ACTION[one.action]} `, one.name ? objectLink(one) : h("b", {}, one.kind), one.source ? h("span", { class: "soft" }, ` from ${one.source.startsWith("/") ? one.source.split("/").slice(-2).join("/") : one.source}`) : null));
+  const objects = change.objects.map((one) => h("li", {}, `${ACTION[one.action]} `, one.kind === "MeshConfig" ? h("b", {}, `${one.kind} ${one.name}`) : objectLink(one), one.source ? h("span", { class: "soft" }, ` from ${one.source.startsWith("/") ? one.source.split("/").slice(-2).join("/") : one.source}`) : null));
   const more = change.total - objects.length;
   const list = h("ul", {}, objects, more > 0 ? h("li", { class: "soft" }, `and ${number(more)} more objects`) : null, change.endpoints ? h("li", { class: "soft" }, `${count(change.endpoints, "Pod or EndpointSlice", "Pods and EndpointSlices")}`) : null);
   return h("li", { class: "change" }, h("div", { class: "line" }, h("time", {}, clock(change.time, true)), delivery(change)), objects.length > 3 ? fold(`change ${change.number}`, changeName(change), open, list) : list);
@@ -91,7 +91,7 @@ export function drawChanges(state, query) {
 }
 
 export function drawCertificates(state, now) {
-  const sorted = [...state.certificates].sort((a, b) => a.ends - b.ends), first = Math.min(now, ...sorted.map((one) => one.begins || now)), last = Math.max(now + DAY, ...sorted.map((one) => one.ends));
+  const sorted = [...state.certificates].sort((a, b) => a.ends - b.ends), first = Math.min(now, ...sorted.map((one) => one.begins || now)), last = Math.min(now + 400 * DAY, Math.max(now + DAY, ...sorted.map((one) => one.ends)));
   const rows = sorted.map((one) => {
     const days = (one.ends - now) / DAY, level = days < 0 ? "bad" : days < 7 ? "warn" : "ok";
     const [kind, name] = one.name.startsWith("Secret ") ? ["Secret", one.name.slice(7)] : ["", one.name];
@@ -100,7 +100,7 @@ export function drawCertificates(state, now) {
     return [
       kind ? link(toObject({ group: "", kind, namespace, name: secret }), one.name) : one.name,
       mark(level, days < 0 ? `ended ${span(now - one.ends)} ago` : `${span(one.ends - now)} left`), new Date(one.ends * 1000).toISOString().slice(0, 16).replace("T", " ") + " UTC",
-      h("span", { class: "validity", "aria-hidden": "true" }, h("i", { class: level, style: { left: x(one.begins || first), width: `${(100 * (one.ends - (one.begins || first))) / (last - first)}%` } }), h("b", { style: { left: x(now) } })),
+      h("span", { class: "validity", "aria-hidden": "true" }, h("i", { class: level, style: { left: x(one.begins || first), width: `${(100 * (Math.min(one.ends, last) - (one.begins || first))) / (last - first)}%` } }), h("b", { style: { left: x(now) } })),
     ];
   });
   return [h("h2", {}, "Certificates"), h("p", { class: "soft" }, "Certificates of the mesh's authority, and of Secrets for gateways and clients. Those that end first are on top."), rows.length ? table(["certificate", "left", "ends", "validity"], rows) : h("p", { class: "none" }, "The control plane knows no certificates.")];
@@ -110,7 +110,7 @@ export function drawCertificates(state, now) {
 export function overview(state, now) {
   const unhealthy = state.fleet.unhealthy.slice(0, 8), changes = state.changes.slice(0, 6), errors = state.problems.items.filter((one) => one.severity === "error").slice(0, 4);
   return [
-    unhealthy.length ? section("Proxies with problems", h("ul", { class: "items" }, unhealthy.map((row) => h("li", {}, link(toProxy(row.id), proxyName(row)), " ", mark(STATE[row.state], stateText(row, now)), row.services.length ? h("p", { class: "soft" }, "serves ", row.services.slice(0, 3).map(([host, namespace], index) => [index ? ", " : "", serviceLink({ host, namespace })])) : null)))) : null,
+    h("h2", { class: "unseen" }, "Overview"), unhealthy.length ? section("Proxies with problems", h("ul", { class: "items" }, unhealthy.map((row) => h("li", {}, link(toProxy(row.id), proxyName(row)), " ", mark(STATE[row.state], stateText(row, now)), row.services.length ? h("p", { class: "soft" }, "serves ", row.services.slice(0, 3).map(([host, namespace], index) => [index ? ", " : "", serviceLink({ host, namespace })])) : null)))) : null,
     errors.length ? section("Errors", h("ul", { class: "items" }, errors.map(problemItem))) : null,
     section("What changed", changes.length ? h("ul", { class: "items" }, changes.map((change) => changeItem(change))) : h("p", { class: "none" }, "Nothing has changed since the control plane started."), state.changes.length > 6 ? link(to("changes"), "all changes") : null),
   ];

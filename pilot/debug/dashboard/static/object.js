@@ -7,8 +7,8 @@ export function yamlLines(value, path = "", indent = "") {
   const lines = [];
   if (Array.isArray(value)) {
     value.forEach((item, index) => {
-      const inner = yamlLines(item, `${path}[${index}]`, `${indent}  `);
-      if (isNested(item)) { inner[0].text = `${indent}- ${inner[0].text.slice(indent.length + 2)}`; lines.push(...inner); } else lines.push({ text: `${indent}- ${scalar(item)}`, path: `${path}[${index}]` });
+      const inner = isNested(item) ? yamlLines(item, `${path}[${index}]`, `${indent}  `) : [];
+      if (inner.length) { inner[0].items = [...(inner[0].items || []), `${path}[${index}]`]; inner[0].text = `${indent}- ${inner[0].text.slice(indent.length + 2)}`; lines.push(...inner); } else lines.push({ text: `${indent}- ${scalar(item)}`, path: `${path}[${index}]` });
     });
   } else {
     for (const [key, item] of Object.entries(value)) {
@@ -31,7 +31,7 @@ function scalar(value) {
 // The line that a path belongs to: its own, or that of the nearest field above it.
 function lineOf(lines, path) {
   for (let text = path; text; text = text.replace(/(\.[^.[\]]+|\[[^\]]*\])$/, "")) {
-    const at = lines.findIndex((line) => line.path === text);
+    const at = lines.findIndex((line) => line.path === text || line.items?.includes(text));
     if (at >= 0) return at;
     if (!/[.[]/.test(text)) break;
   }

@@ -85,7 +85,7 @@ function trafficHint() {
   return state.traffic.error ? h("p", { class: "verdict" }, `No traffic: ${state.traffic.error}`) : null;
 }
 
-const isEmpty = () => state.mesh && !state.mesh.services && !state.fleet?.proxies && !view.kind;
+const isEmpty = () => state.mesh && !state.mesh.services && state.fleet && !state.fleet.proxies && !view.kind;
 
 function firstSteps() {
   return h(
@@ -98,10 +98,9 @@ function firstSteps() {
 }
 
 async function draw(isNew = false) {
-  if (!state.fleet) return;
   frame();
   drawGraph();
-  document.body.toggleAttribute("data-chosen", Boolean(view.chosen));
+  if (!state.fleet) return;
   const target = GRAPHS.has(view.kind) ? by("detail") : by("view"), current = ++asked;
   if (!target) return;
   try {
@@ -202,7 +201,7 @@ function listen() {
     by("build").textContent = `${told.pod || "pilot-discovery"} ${told.build.replaceAll("-unknown", "")}`;
     drawHead();
     banner();
-    await fetchMesh(true);
+    await firstMesh;
     draw(true);
     fetchTraffic();
   });
@@ -245,5 +244,6 @@ listenToSearch(by("query"), by("results"), by("found"));
 view = read();
 addEventListener("hashchange", navigate);
 document.addEventListener("keydown", (event) => { if (event.key === "Escape" && view.kind && !event.target.closest?.("#search")) history.back(); });
+const firstMesh = fetchMesh(true).then(() => draw(true));
 setInterval(() => { banner(); if (state.fleet?.unhealthy.length) drawAnswer(by("answer"), state, now()); }, 1000);
 listen();

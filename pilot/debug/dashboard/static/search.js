@@ -5,8 +5,8 @@ const PAUSE = 150;
 
 export function listenToSearch(input, results, found) {
   let timer = 0, running = null;
-  const close = () => { results.hidden = true; input.setAttribute("aria-expanded", "false"); };
-  const open = () => { results.hidden = false; input.setAttribute("aria-expanded", "true"); };
+  const close = () => { results.hidden = true; };
+  const open = () => { results.hidden = false; };
   const links = () => [...results.querySelectorAll("a")];
 
   async function search() {

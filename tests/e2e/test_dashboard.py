@@ -1,0 +1,196 @@
+"""The dashboard in a browser. It needs Chromium and `pip install playwright`."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestServer
+
+from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.config.problem import ObjectRef, Problem
+from pilot.debug.application import application
+from pilot.debug.dashboard import routes, stream
+from pilot.debug.sources import Sources
+from testing.mesh.debug_server import FakeWatch, sources
+from testing.mesh.listeners import service
+from testing.mesh.objects import Plain, at, endpoint_slice, make, pod, world
+from tests.unit.debug.dashboard.test_fleet import connection, rejected
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
+if not CHROMIUM:
+    pytest.skip("the tests of the dashboard need Chromium (apt-get install chromium)", allow_module_level=True)
+playwright_api = pytest.importorskip(
+    "playwright.async_api", reason="the tests of the dashboard need Playwright (pip install playwright)"
+)
+
+HOSTILE = "<img src=x onerror=\"document.title='hacked'\">"
+ROUTE = ObjectRef(GroupKind(NETWORKING, "VirtualService"), "b", "r")
+CALLS = (("front", "web"), ("web", "cart"), ("web", "stock"), ("cart", "stock"), ("stock", "cart"), ("front", "stock"))
+
+
+def workload(name: str, number: int, namespace: str = "a") -> list[Plain]:
+    """Return a Service with one Pod, whose service account has the name of the service."""
+    ip = f"10.0.{number}.1"
+    selected = service(name, "[{name: http, port: 80, targetPort: 8080}]")
+    workload_pod = pod(f"{name}-0", ip, labels=f"{{app: {name}}}")
+    workload_pod["spec"]["serviceAccountName"] = name
+    objects = [selected, workload_pod, endpoint_slice(name, at(ip, f"{name}-0"))]
+    for one in objects:
+        one["metadata"]["namespace"] = namespace
+    return objects
+
+
+def policy(caller: str, target: str) -> Plain:
+    principal = f"cluster.local/ns/a/sa/{caller}"
+    rules = f"[{{from: [{{source: {{principals: ['{principal}']}}}}]}}]"
+    spec = f"{{selector: {{matchLabels: {{app: {target}}}}}, rules: {rules}}}"
+    return make("AuthorizationPolicy", f"{target}-{caller}", spec, "a")
+
+
+def mesh_sources() -> Sources:
+    names = ("front", "web", "cart", "stock")
+    objects = [one for number, name in enumerate(names) for one in workload(name, number)]
+    objects += workload("ledger", 9, "b")
+    objects += [policy(*call) for call in CALLS]
+    objects.append(
+        make(
+            "VirtualService",
+            "r",
+            "{hosts: [ledger], http: [{route: [{destination: {host: ledger, subset: v9}}]}]}",
+            "b",
+        )
+    )
+    mesh_world = world(*objects)
+    refusing, fine = connection("web-0.a", lds=rejected()), connection("ledger-0.b", cds=FakeWatch())
+    refusing.subscriptions = {
+        url: dataclasses.replace(watch, last_error=HOSTILE) for url, watch in refusing.subscriptions.items()
+    }
+    for client in (refusing, fine):
+        client.proxy_key = mesh_world.connect(client.proxy)
+    problem = Problem(code="refused", object=ROUTE, path="spec.http[0].route[0]", message=HOSTILE)
+    return sources(mesh_world.mesh, refusing, fine, problems=[problem])
+
+
+@pytest.fixture
+async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TestServer]:
+    monkeypatch.setattr(stream, "SECONDS", 0.2)
+    async with TestServer(application(mesh_sources())) as running:
+        yield running
+
+
+@pytest.fixture
+async def page(server: TestServer) -> AsyncIterator[Any]:
+    async with playwright_api.async_playwright() as instance:
+        browser = await instance.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        opened = await browser.new_page(viewport={"width": 1400, "height": 900})
+        errors: list[str] = []
+        opened.on("pageerror", lambda error: errors.append(str(error)))
+        await opened.goto(str(server.make_url(routes.PATH)))
+        await opened.wait_for_selector(".box")
+        yield opened
+        await browser.close()
+        assert errors == []
+
+
+async def headline(page: Any) -> str:
+    text: str = await page.inner_text(".headline")
+    return " ".join(text.split())
+
+
+async def place_of(page: Any, name: str) -> Any:
+    return page.locator(f"[data-place='{name}']")
+
+
+async def test_page_answers_first_and_leads_to_the_proxy(page: Any) -> None:
+    assert "1 proxy refuses its listeners since" in await headline(page)
+    assert "because of VirtualService b/r" in await headline(page)
+    await page.click(".headline a")
+    await page.wait_for_selector("h2:has-text('web-0.a')")
+    assert HOSTILE in await page.inner_text("#view")  # as text
+    assert await page.title() != "hacked"
+    await page.click("#view a:has-text('web')")
+
+
+async def test_namespace_service_and_back(page: Any) -> None:
+    await page.click("[data-place='namespace a']")
+    await page.wait_for_selector("[data-place^='service a/cart']")
+    assert "bad" in await page.get_attribute("[data-place^='service a/web']", "class")
+    await page.click("[data-place^='service a/cart']")
+    await page.wait_for_selector("#detail h2:has-text('cart')")
+    assert "web in a" in await page.inner_text("#detail")
+    url = page.url
+    await page.go_back()
+    await page.wait_for_selector("#detail h2:has-text('Namespace a')")
+    await page.goto("about:blank")
+    await page.goto(url)
+    await page.wait_for_selector("#detail h2:has-text('cart')")
+
+
+async def test_search_opens_the_namespace_of_a_service_and_says_if_there_is_none(page: Any) -> None:
+    await page.keyboard.press("/")
+    await page.keyboard.type("ledger")
+    await page.wait_for_selector("#results a")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector("[data-place^='service b/ledger'].chosen")
+    await page.wait_for_selector("text=no DestinationRule has the subset v9")
+    await page.fill("#query", "nosuch")
+    await page.wait_for_selector("#results:has-text('No match for “nosuch”.')")
+
+
+async def test_views_are_reached_with_the_keyboard_alone(page: Any) -> None:
+    await page.focus("[data-place='namespace b']")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector("[data-place^='service b/ledger']")
+    await page.focus("[data-place^='service b/ledger']")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector("#detail h2:has-text('ledger')")
+    await page.keyboard.press("Escape")
+    await page.wait_for_selector("#detail h2:has-text('Namespace b')")
+
+
+async def test_problem_leads_to_its_object_with_the_line_marked(page: Any) -> None:
+    await page.click("#tiles a:has-text('error')")
+    await page.click(".items a:has-text('VirtualService b/r')")
+    marked = page.locator(".listing .marked")
+    assert HOSTILE in await marked.inner_text()
+    assert "destination" in await marked.inner_text()
+
+
+async def test_lines_of_the_graph_never_cross_boxes(page: Any) -> None:
+    await page.click("[data-place='namespace a']")
+    await page.wait_for_selector("[data-place^='service a/stock']")
+    crossings = await page.evaluate("""() => {
+      const origin = document.querySelector('.boxes').getBoundingClientRect();
+      const boxes = [...document.querySelectorAll('.box')].map((box) => [box.dataset.place, box.getBoundingClientRect()]);
+      const found = [];
+      for (const edge of document.querySelectorAll('.edge')) {
+        const line = edge.querySelector('.line'), length = line.getTotalLength();
+        for (let at = 0; at <= length; at += 3) {
+          const point = line.getPointAtLength(at), x = point.x + origin.left, y = point.y + origin.top;
+          for (const [place, box] of boxes) {
+            if (x > box.left + 2 && x < box.right - 2 && y > box.top + 2 && y < box.bottom - 2) found.push(`${edge.ends} crosses ${place}`);
+          }
+        }
+      }
+      return [document.querySelectorAll('.edge').length, ...new Set(found)];
+    }""")
+    assert crossings == [len(CALLS)]
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+@pytest.mark.parametrize("view", ["", "#/namespace/a", "#/service/a/web.a.svc.cluster.local", "#/proxies", "#/load"])
+async def test_no_view_scrolls_sideways(page: Any, width: int, view: str) -> None:
+    await page.set_viewport_size({"width": width, "height": 800})
+    await page.evaluate(f"location.hash = '{view}'")
+    await page.wait_for_selector("#view h2", state="attached")
+    assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+async def test_banner_says_how_old_the_page_is(page: Any, server: TestServer) -> None:
+    assert not await page.is_visible("#banner")
+    await server.close()
+    await page.wait_for_selector("#banner:has-text('The control plane does not answer. What you see is')")

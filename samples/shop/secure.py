@@ -116,7 +116,7 @@ The shop is running, and its services use mutual TLS. In another terminal:
 
 Edit {config / "policies.yaml"} and try again.
 
-  {ctl} proxy-config secrets --envoy 127.0.0.1:{SIDECARS[0].admin}    certificates of the storefront
+  {ctl} proxy-config secrets storefront    certificates of the storefront
   {ctl} authz check reviews --from-principal cluster.local/ns/shop/sa/storefront --method DELETE    why DELETE is denied
 
 Logs: {logs}      Press Ctrl-C to stop.

@@ -37,13 +37,22 @@ def open_admin(client: dict[str, Any]) -> Iterator[str]:
         else _forward(proxy_id, str(metadata.get("NAME", "")), str(metadata.get("NAMESPACE", "")), port)
     )
     with connection as admin:
-        node_id = str(json.loads(request_admin(admin, "server_info")).get("node", {}).get("id", ""))
+        node_id = _node_id(admin)
         if proxy_id not in node_id.split("~"):
             raise CommandError(
-                f"the Envoy at {admin} is not {proxy_id}, but {node_id or 'unknown'}; use --envoy URL to specify the "
-                f"admin address of {proxy_id}"
+                f"the server at {admin} is not the Envoy of {proxy_id}, but {node_id or 'another server'}; use --envoy URL "
+                f"to specify its admin address"
             )
         yield admin
+
+
+def _node_id(admin: str) -> str:
+    """Return the node ID of an Envoy, or "" if the server is not an Envoy."""
+    try:
+        info = json.loads(request_admin(admin, "server_info"))
+        return str(info["node"]["id"])
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def _is_local(address: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -10,8 +11,10 @@ from typing import NamedTuple
 from pilot.config.problem import ObjectRef
 from pilot.debug.sources import Sources
 
-MAX_LOCATED = 500
+MAX_LOCATED = 2_000
 """Maximum number of objects for which a page shows lines, because files must be read again to find them."""
+MAX_BYTES = 32 << 20
+"""Maximum size of the files that are read for a page. Objects in further files have no lines."""
 Field = tuple[ObjectRef, str]
 """An object, and the path of one of its fields, or "" for the object itself."""
 
@@ -35,8 +38,12 @@ async def find_places(sources: Sources, fields: Iterable[Field]) -> dict[Field, 
             by_file.setdefault(document, []).append(field)
     places = {field: FilePlace(file) for file, in_file in by_file.items() for field in in_file}
     located = set(list(dict.fromkeys(ref for ref, _ in places))[:MAX_LOCATED])
+    size = 0
     for file, in_file in by_file.items():
-        if in_reach := [field for field in in_file if field[0] in located]:
-            lines = await asyncio.to_thread(sources.find_lines, file, in_reach)
+        fields_in_file = [field for field in in_file if field[0] in located]
+        with contextlib.suppress(OSError):
+            size += os.stat(file).st_size
+        if fields_in_file and size <= MAX_BYTES:
+            lines = await asyncio.to_thread(sources.find_lines, file, fields_in_file)
             places |= {field: FilePlace(file, line) for field, line in lines.items()}
     return places

@@ -108,9 +108,18 @@ def test_another_envoy_at_the_admin_port_is_refused(
     local["connectionId"] = "cups-1.shop-4"
     assert main(["pc", "bootstrap", "cups"]) == 1
     assert capsys.readouterr().err == (
-        f"Error: the Envoy at http://127.0.0.1:{port} is not cups-1.shop, but {NODE}; use --envoy URL to specify the "
-        "admin address of cups-1.shop\n"
+        f"Error: the server at http://127.0.0.1:{port} is not the Envoy of cups-1.shop, but {NODE}; use --envoy URL to "
+        "specify its admin address\n"
     )
+
+
+@pytest.mark.parametrize("text", ["<html>", "[]", "{}", '{"node": []}'])
+def test_another_server_at_the_admin_port_is_refused(
+    local: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr(Admin, "do_GET", lambda self: self.answer(text))
+    assert main(["pc", "log", "tea"]) == 1
+    assert "is not the Envoy of tea-1.shop, but another server; use --envoy URL" in capsys.readouterr().err
 
 
 def kubectl(folder: pathlib.Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from pilot.debug.answer_slots import AnswerSlots
 from pilot.debug.application import application
 from pilot.debug.page import Answer
 from pilot.debug.pages.configuration import problemz
+from pilot.debug.pages.places import MAX_BYTES
 from pilot.debug.sources import Sources
 from pilot.envoy.resource import Resource
 from pilot.ingest.files.field_lines import find_lines
@@ -85,6 +86,10 @@ async def test_problem_between_objects_has_the_place_of_its_field(tmp_path: path
     )
     shown = await problemz(page, {})
     assert [(p.get("file"), p.get("line")) for p in shown] == [(str(file), 5), (None, None)]
+    with file.open("ab") as large:
+        large.truncate(MAX_BYTES + 1)
+    shown = await problemz(page, {})
+    assert [(p.get("file"), p.get("line")) for p in shown] == [(str(file), None), (None, None)]
 
 
 async def test_instancesz(ask: Ask, pages: Sources) -> None:

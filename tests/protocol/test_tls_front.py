@@ -200,7 +200,7 @@ async def test_silent_connections_are_evicted_for_new_peers(monkeypatch: pytest.
     monkeypatch.setattr(front_module, "MAX_HANDSHAKES", 4)
     evicted = list[str]()
     async with (
-        serving_echo(now=lambda: 100.0, on_evicted=lambda: evicted.append("peer")) as echo,
+        serving_echo(now=lambda: 100.0, on_limit=evicted.append) as echo,
         echo.channel() as channel,
     ):
         silent = [await SilentPeer.connect(echo.port, "127.0.0.9") for _ in range(9)]
@@ -208,9 +208,30 @@ async def test_silent_connections_are_evicted_for_new_peers(monkeypatch: pytest.
         assert await echo.ask(channel, b"a") == b"a"
         await echo.until(lambda: sum(peer.is_closed for peer in silent) >= 7)
         assert len(evicted) >= 7
+        assert set(evicted) == {"handshakes"}
         assert not other.is_closed
         for peer in (*silent, other):
             peer.close()
+
+
+async def test_flood_of_frames_ends_its_connection_and_no_other() -> None:
+    limits = list[str]()
+    block = b"\x00\x03x-a\x05bbbbb" * 1000
+    headers = len(block).to_bytes(3) + b"\x01\x00\x00\x00\x00\x01" + block
+    continuation = len(block).to_bytes(3) + b"\x09\x00\x00\x00\x00\x01" + block
+    async with serving_echo(on_limit=limits.append) as echo, echo.channel() as channel:
+        assert await echo.ask(channel, b"a") == b"a"
+        context = ssl.create_default_context(cadata=SIGNER.roots_pem.decode())
+        context.set_alpn_protocols(["h2"])
+        reader, writer = await asyncio.open_connection("127.0.0.1", echo.port, ssl=context, server_hostname=NAME)
+        writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04\x00" + bytes(4) + headers)
+        writer.write(continuation * 20)
+        with contextlib.suppress(OSError):
+            while await reader.read(1 << 16):
+                pass
+        writer.close()
+        assert limits == ["frames"]
+        assert await echo.ask(channel, b"b") == b"b"
 
 
 async def test_stalled_handshakes_delay_others_only_briefly(monkeypatch: pytest.MonkeyPatch) -> None:

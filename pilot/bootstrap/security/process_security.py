@@ -93,7 +93,7 @@ class Security:
         )
         self.server_identity: ServerIdentity | None = self._signed or self.authority
         self._rules = rules = parse_rules(port.cipher_suites, port.oldest_version, settings.mesh.tls.compliance_policy)
-        self._front = TlsFront(on_evicted=functools.partial(context.metrics.caller_limit_exceeded, "handshakes"))
+        self._front = TlsFront(on_limit=context.metrics.caller_limit_exceeded)
         self._certificate = PortCertificate(
             port, rules, self._dns_names, self.server_identity, external_signer=self.external_signer
         )

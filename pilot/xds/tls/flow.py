@@ -20,13 +20,19 @@ class Flow:
     """One direction of a connection.
 
     Reading pauses until the target has accepted everything that was read. `on_end` is called when either socket is
-    closed.
+    closed, or when `accept` returns False for the bytes that were read.
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, source: socket.socket, target: socket.socket, on_end: Callable[[], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        source: socket.socket,
+        target: socket.socket,
+        on_end: Callable[[], None],
+        accept: Callable[[memoryview], bool] | None = None,
     ) -> None:
         self._loop, self._source, self._target, self._on_end = loop, source, target, on_end
+        self._accept = accept
         self._pending = b""
 
     def start(self) -> None:
@@ -40,7 +46,7 @@ class Flow:
             return
         except OSError:
             count = 0
-        if count:
+        if count and (self._accept is None or self._accept(_VIEW[:count])):
             self._write(_VIEW[:count])
         else:
             self._on_end()

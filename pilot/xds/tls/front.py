@@ -45,16 +45,16 @@ _log = scope("tls")
 class TlsFront:
     """A TLS port. `inner` is the address that the gRPC server must listen on, in gRPC's format.
 
-    `on_evicted` is called when a handshake is ended to make room for those of other peers.
+    `on_limit` is called with the name of a limit when a peer's connection is closed because of it.
     """
 
     context: ssl.SSLContext
     _read_names: ReadNames
 
     def __init__(
-        self, now: Callable[[], float] = time.monotonic, on_evicted: Callable[[], None] = lambda: None
+        self, now: Callable[[], float] = time.monotonic, on_limit: Callable[[str], None] = lambda _: None
     ) -> None:
-        self._now, self._on_evicted = now, on_evicted
+        self._now, self._on_limit = now, on_limit
         name = f"pyistiod/{secrets.token_hex(16)}"
         self.inner, self._inner_address = f"unix-abstract:{name}", f"\0{name}"
         self._listeners: list[socket.socket] = []
@@ -148,7 +148,7 @@ class TlsFront:
         for connection in sorted(older, key=lambda other: self._unfinished[other.host], reverse=True):
             if connection.is_silent:
                 connection.close()
-                self._on_evicted()
+                self._on_limit("handshakes")
                 return True
         return False
 
@@ -162,7 +162,14 @@ class TlsFront:
             accepted.close()
             return
         connection = TlsConnection(
-            outer, peer[0], format_peer(peer), self._inner_address, self._read_names, self._on_open, self._on_close
+            outer,
+            peer[0],
+            format_peer(peer),
+            self._inner_address,
+            self._read_names,
+            self._on_open,
+            self._on_close,
+            self._on_limit,
         )
         self._handshakes[connection] = self._now()
         self._unfinished[connection.host] += 1

@@ -16,6 +16,7 @@ from pilot.lib.logging.log import scope
 from pilot.lib.text import cut, one_line
 from pilot.xds.authn.identity import IdentityError
 from pilot.xds.tls.flow import Flow
+from pilot.xds.tls.frame_limits import FrameLimits
 
 RETRY_DELAY = 0.02
 """Number of seconds until the next attempt to connect to the gRPC server if its queue is full."""
@@ -38,6 +39,7 @@ class TlsConnection:
     certificate_names: Names in the peer's certificate.
     on_open: Called when the connection to the gRPC server is established.
     on_close: Called once, when the connection has ended for any reason.
+    on_limit: Called with the name of a limit that the peer exceeds, before the connection is closed.
     """
 
     def __init__(
@@ -49,12 +51,14 @@ class TlsConnection:
         read_names: ReadNames,
         on_open: Callable[[TlsConnection], None],
         on_close: Callable[[TlsConnection], None],
+        on_limit: Callable[[str], None],
     ) -> None:
         self.host, self.address, self.name = host, address, ""
         self.certificate_names: tuple[str, ...] = ()
         self._loop = asyncio.get_running_loop()
         self._outer, self._inner_address, self._read_names = outer, inner_address, read_names
-        self._on_open, self._on_close = on_open, on_close
+        self._on_open, self._on_close, self._on_limit = on_open, on_close, on_limit
+        self._frames = FrameLimits()
         self._inner: socket.socket | None = None
         self._flows: tuple[Flow, ...] = ()
         self._is_secured = self._is_closed = False
@@ -117,11 +121,18 @@ class TlsConnection:
             self.close()
             return
         self._flows = (
-            Flow(self._loop, self._outer, self._inner, self.close),
+            Flow(self._loop, self._outer, self._inner, self.close, self._accept_frames),
             Flow(self._loop, self._inner, self._outer, self.close),
         )
         for flow in self._flows:
             flow.start()
+
+    def _accept_frames(self, data: memoryview) -> bool:
+        if self._frames.accept(data):
+            return True
+        _log.warning("closing the connection from %s: too many frames, or too large headers", self.address)
+        self._on_limit("frames")
+        return False
 
     def close(self) -> None:
         """Close the connection on both sides."""

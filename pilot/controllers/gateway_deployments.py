@@ -14,13 +14,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.mesh.proxy_config import ProxyConfig
 from pilot.config.object import ObjectKey
+from pilot.config.problem import ObjectRef, Problem
 from pilot.controllers.deployed_objects import DeployedObjects
 from pilot.controllers.reconciler import Reconciler
 from pilot.controllers.watched_keys import WatchedKeys
 from pilot.derive import Node
+from pilot.ingest.problems import ProblemStore
 from pilot.kube.api_client import ApiClient
 from pilot.kube.api_errors import NotFound
 from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
@@ -44,6 +47,10 @@ Plain = dict[str, Any]
 Labels = Mapping[str, str]
 _DIGITS = re.compile(r"\d+")
 _log = scope("gateway")
+
+
+def _ref(key: ObjectKey) -> ObjectRef:
+    return ObjectRef(KUBERNETES_GATEWAY.id, key.namespace, key.name)
 
 
 class RenderingContext(NamedTuple):
@@ -70,7 +77,10 @@ class RenderingContext(NamedTuple):
 
 
 class GatewayDeploymentController:
-    """Deploys Gateways. `collection` returns the API path of all Gateways, or "" if the kind is not available."""
+    """Deploys Gateways. `collection` returns the API path of all Gateways, or "" if the kind is not available.
+
+    A Gateway that cannot be deployed, for example because its overlays are too large, is reported to `problems`.
+    """
 
     def __init__(
         self,
@@ -79,10 +89,13 @@ class GatewayDeploymentController:
         collection: Callable[[], str],
         context: RenderingContext,
         controller: str,
+        problems: ProblemStore,
         options: WatchOptions,
         rng: random.Random,
     ) -> None:
         self._client, self._db, self._collection, self._context = client, db, collection, context
+        self._problems = problems
+        self._reported: set[ObjectKey] = set()
         self._controller, self._options, self._rng = controller, options, rng
         self._reconciler: Reconciler[ObjectKey] = Reconciler(
             "deployment of Gateway", self._reconcile, options.backoff, rng
@@ -124,6 +137,8 @@ class GatewayDeploymentController:
             await self._reconciler.run()
         finally:
             self._watched.stop()
+            for key in tuple(self._reported):
+                self._report(key, None)
             self._metadata = {}
             informing, self._informing = self._informing, None
             await cancel_tasks(informing)
@@ -165,17 +180,22 @@ class GatewayDeploymentController:
     async def _reconcile(self, key: ObjectKey) -> None:
         metadata = self._metadata.get(key)
         if key not in self._watched or metadata is None:
+            self._report(key, None)
             return
         desired = self._watched.value(key)
         labels: Labels = metadata.get("labels") or {}
         config = self._context.config()
         if desired is None or config is None or not self._context.is_ours(labels, key.namespace):
+            self._report(key, None)
             return
         try:
             objects = await self._context.render(await self._render_input(desired, metadata, config))
         except RenderError as error:
-            _log.error("cannot deploy Gateway %s/%s: %s", *key, error)
+            path = "spec.infrastructure.parametersRef" if desired.overlays else "spec"
+            message = f"the Gateway is not deployed: {error}"
+            self._report(key, Problem(code="not-deployed", object=_ref(key), path=path, message=message))
             return
+        self._report(key, None)
         if desired.fault is not None:
             _log.error("cannot deploy Gateway %s/%s: %s", *key, desired.fault.message)
             return
@@ -194,6 +214,14 @@ class GatewayDeploymentController:
         for deployed in self._objects.of_gateway(key):
             if deployed.kind in ASKED_FOR and deployed.kind not in kinds:
                 await self._objects.delete(deployed)
+
+    def _report(self, key: ObjectKey, problem: Problem | None) -> None:
+        """Replace the problem of a Gateway."""
+        self._problems.replace(("deployment of Gateway", f"{key.namespace}/{key.name}"), (problem,) if problem else ())
+        if problem is not None:
+            self._reported.add(key)
+        else:
+            self._reported.discard(key)
 
     async def _claim(self, key: ObjectKey, metadata: Plain) -> None:
         """Annotate a Gateway with the version of this controller."""

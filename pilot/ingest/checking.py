@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 
-from pilot.derive import UNSET, Node
+from pilot.derive import UNSET, Node, Paused
 from pilot.ingest.batch import Clock, Timer
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import Duration
+from pilot.lib.time_slice import time_slice
 from pilot.mesh.analysis.check import Check
 from pilot.mesh.tables.database import Mesh
 
 QUIET = Duration.of(1)
 LONGEST = Duration.of(10)
-SLICE = 50  # subjects checked before other tasks run; keeps the event loop responsive
+SLICE = 50  # subjects checked before other tasks run, unless they take longer than a time slice
 
 
 class _Kind:
@@ -52,6 +53,7 @@ class Checking:
         self._subjects: dict[Node, tuple[_Kind, Hashable]] = {}
         self._unlisted: dict[_Kind, None] = dict.fromkeys(self._kinds.values())
         self._due: dict[tuple[_Kind, Hashable], None] = {}
+        self._paused: list[Node] = []
         self._first = self._last = 0.0
         self._timer: Timer | None = None
 
@@ -77,12 +79,26 @@ class Checking:
             self._timer = self._clock.call_later(max(rest, 0.0), self._ripe)
 
     def _check_some(self) -> None:
-        unlisted, self._unlisted = self._unlisted, {}
-        for kind in unlisted:
-            self._list(kind)
-        for subject in list(self._due)[:SLICE]:
-            del self._due[subject]
-            self._check(*subject)
+        """Run checks for one time slice. Continue an interrupted derivation first."""
+        must_pause = time_slice()
+        try:
+            with self._db.pausing(must_pause):
+                while self._paused:
+                    self._db.refresh(self._paused[-1])
+                    self._db.unwatch(self._paused.pop())
+                for kind in tuple(self._unlisted):
+                    self._list(kind)
+                    self._unlisted.pop(kind, None)
+                for subject in tuple(self._due)[:SLICE]:
+                    self._check(*subject)
+                    self._due.pop(subject, None)
+                    if must_pause():
+                        return
+        except Paused as paused:
+            for node in reversed(paused.nodes):
+                if node not in self._paused:
+                    self._db.hold(node)
+                    self._paused.append(node)
 
     def _list(self, kind: _Kind) -> None:
         """Refresh the list of a check's subjects, and drop subjects that no longer exist."""
@@ -99,8 +115,7 @@ class Checking:
     def _check(self, kind: _Kind, key: Hashable) -> None:
         node = kind.problems.get(key)
         if node is None:
-            node = kind.problems[key] = self._db.watch(kind.check.problems, key)
+            node = kind.problems[key] = self._db.watch_later(kind.check.problems, key)
             self._subjects[node] = kind, key
-        else:
-            self._db.refresh(node)
+        self._db.refresh(node)
         self._problems.replace(kind.check.place(key), () if node.value is UNSET else node.value)

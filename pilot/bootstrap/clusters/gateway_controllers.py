@@ -45,6 +45,7 @@ class GatewayControllers:
         self, api_servers: ApiServers, settings: Settings, db: Mesh, webhooks: WebhookParts, rng: random.Random
     ) -> None:
         self._client, self._source, self._options = api_servers.client, api_servers.source, api_servers.watch_options
+        self._problems = api_servers.problems
         self._settings, self._db, self._rng = settings, db, rng
         self._revision = settings.ingest.revision or DEFAULT
         self.tags = RevisionTags(self._client, self._revision, settings.mesh.registry.namespace, self._options, rng)
@@ -88,7 +89,7 @@ class GatewayControllers:
         collection = lambda: self._source.path_of(KUBERNETES_GATEWAY.id, "", "x").removesuffix("/x")  # noqa: E731
         controller = self._settings.mesh.gateway_api.controller
         return GatewayDeploymentController(
-            self._client, self._db, collection, context, controller, self._options, self._rng
+            self._client, self._db, collection, context, controller, self._problems, self._options, self._rng
         )
 
     def _build_shadow_services(self) -> ShadowServiceController:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from pilot.derive import Database, Node, Paused
+from pilot.lib.time_slice import SLICE_SECONDS, time_slice
 
 T = TypeVar("T")
-SLICE_SECONDS = 0.01
 
 
 async def in_slices(
@@ -25,7 +23,7 @@ async def in_slices(
     try:
         while True:
             try:
-                with db.pausing(_is_over(slice_seconds)):
+                with db.pausing(time_slice(slice_seconds)):
                     if not paused_nodes:
                         return read()
                     db.refresh(paused_nodes[-1])
@@ -40,19 +38,3 @@ async def in_slices(
     finally:
         for node in paused_nodes:
             db.unwatch(node)
-
-
-def _is_over(seconds: float) -> Callable[[], bool]:
-    """Return a function that tells whether `seconds` have passed since its first call.
-
-    The first call follows the first refresh. A derivation that runs again therefore always makes progress.
-    """
-    end = math.inf
-
-    def is_over() -> bool:
-        nonlocal end
-        now = time.monotonic()
-        end = min(end, now + seconds)
-        return now >= end
-
-    return is_over

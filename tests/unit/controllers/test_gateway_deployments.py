@@ -410,6 +410,21 @@ async def test_overlays_create_no_other_objects(server: ApiServer, tmp_path: pat
         assert {name for _, _, name in applied_objects(server)} == names
 
 
+async def test_too_large_overlay_is_reported_until_it_is_corrected(server: ApiServer, tmp_path: pathlib.Path) -> None:
+    labels = {f"l{n}": "x" * 60 for n in range(20_000)}
+    server.put(config_map("own", {"deployment": {"metadata": {"labels": labels}}}))
+    server.put(gateway("infrastructure: {parametersRef: {group: '', kind: ConfigMap, name: own}}"))
+    async with plane(server, tmp_path) as control_plane:
+
+        def codes() -> list[tuple[str, str, str]]:
+            problems = (p for p in control_plane.plane.problems if p.object.kind.name == "Gateway")
+            return [(p.code, p.object.name, p.path) for p in problems if p.code == "not-deployed"]
+
+        await until(lambda: codes() == [("not-deployed", "gw", "spec.infrastructure.parametersRef")])
+        server.put(config_map("own", {"deployment": {"metadata": {"labels": {"l": "x"}}}}))
+        await until(lambda: bool(child(server, "Deployment")) and not codes())
+
+
 def applied_objects(server: ApiServer) -> set[tuple[str, str, str]]:
     """Return kind, namespace and name of all objects created by server-side apply."""
     keys = set()

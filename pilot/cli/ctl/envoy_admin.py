@@ -40,8 +40,8 @@ def open_admin(client: dict[str, Any]) -> Iterator[str]:
         node_id = _node_id(admin)
         if proxy_id not in node_id.split("~"):
             raise CommandError(
-                f"the server at {admin} is not the Envoy of {proxy_id}, but {node_id or 'another server'}; use --envoy URL "
-                f"to specify its admin address"
+                f"the server at {admin} is not the Envoy of {proxy_id}, but {node_id or 'another server'}; use --envoy "
+                f"URL to specify its admin address"
             )
         yield admin
 

@@ -11,18 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import yaml
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.measure import Measurement
-from rich.table import Table as RichTable
 from rich.text import Text
 
 from pilot.lib.text import one_line
 
 FORMATS = ("table", "json", "yaml")
 _GAP = "   "
-_WIDEST = 10_000
-"""Maximum width of a table on a terminal, in characters."""
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 SEVERITY_STYLES = {"info": "cyan", "warning": "yellow", "error": "bold red"}
 # Styles of status cells on a terminal
@@ -74,13 +71,8 @@ def say(parts: Iterable[Part]) -> None:
         write("\n".join(table(*part) if isinstance(part, TextTable) else str(part) for part in parts))
         return
     console = Console(highlight=False)
-    width = console.width
-    for part in parts:
-        rendered = render(part)
-        # The terminal wraps lines that are too long, so that names can be copied.
-        console.width = _WIDEST
-        console.width = max(width, Measurement.get(console, console.options, rendered).maximum)
-        console.print(rendered, soft_wrap=True)
+    for part in parts:  # the terminal wraps lines that are too long, so that names can be copied
+        console.print(render(part), soft_wrap=True)
 
 
 def watch(parts: Callable[[], Iterable[Part]], seconds: float) -> None:
@@ -114,18 +106,23 @@ def _fit(parts: list[Part], height: int) -> Iterator[Part]:
 
 def render(part: Part, cut: bool = False) -> RenderableType:
     """Return a line or a table in a form that can be rendered on a terminal. With `cut`, long lines are cut."""
-    if isinstance(part, str):
-        part = Text(part)
-    if isinstance(part, Text):
-        part.no_wrap, part.overflow = (True, "ellipsis") if cut else (None, None)
-        return part
-    rich_table = RichTable(box=None, pad_edge=False, padding=(0, len(_GAP), 0, 0), header_style="bold")
-    for name in part.head:
-        rich_table.add_column(Text(name), overflow="ellipsis" if cut else "fold", no_wrap=cut)
-    for row in part.rows:
-        cells = [one_line(str(cell)) for cell in row]
-        rich_table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))
-    return rich_table
+    lines = list(_styled_rows(part)) if isinstance(part, TextTable) else [Text(part) if isinstance(part, str) else part]
+    for line in lines:
+        line.no_wrap, line.overflow = (True, "ellipsis") if cut else (None, None)
+    return Group(*lines)
+
+
+def _styled_rows(part: TextTable) -> Iterator[Text]:
+    """Yield the head and the rows of a table in aligned columns without trailing spaces."""
+    rows = [tuple(part.head), *(tuple(one_line(str(cell)) for cell in row) for row in part.rows)]
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    for number, row in enumerate(rows):
+        line = Text()
+        for position, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            line.append(cell, _STYLES.get(cell, "") if number else "bold")
+            if any(row[position + 1 :]):
+                line.append(" " * (width - cell_len(cell)) + _GAP)
+        yield line
 
 
 def write(text: str) -> None:

@@ -48,9 +48,9 @@ def test_terminal_output_is_styled_and_not_cut(monkeypatch: pytest.MonkeyPatch) 
     say([f"[red]:tea: {'x' * 70}", ROWS])
     assert screen.getvalue().splitlines() == [
         f"[red]:tea: {'x' * 70}",
-        "\x1b[1mNAME     \x1b[0m\x1b[1m   \x1b[0m\x1b[1mSTATE \x1b[0m",
+        "\x1b[1mNAME\x1b[0m        \x1b[1mSTATE\x1b[0m",
         "a           \x1b[32mSYNCED\x1b[0m",
-        "long name   7     ",
+        "long name   7",
     ]
 
 

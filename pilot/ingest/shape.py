@@ -38,7 +38,7 @@ _Check = Callable[[Any], Sequence[Problem]]
 UNKNOWN_FIELD = "unknown-field"
 MAX_SUGGESTIONS = 10
 """Maximum number of unknown fields of a value for which known fields are suggested. Each takes about 0.1 ms."""
-_PATH_PART = re.compile(r"([^.\[\]]+)|\[([^\]]*)\]")
+_PATH_PART = re.compile(r"([^.\[\]]+)|\[([^\]]*)\]?")
 MAX_MISMATCHES = 1000
 """Number of problems of a value after which the rest of a list or mapping is not checked."""
 

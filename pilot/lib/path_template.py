@@ -28,7 +28,8 @@ def find_template_fault(path: str) -> str:
 
     A path that is not a template must not contain braces.
     """
-    if is_template(path):
+    is_checked = is_template(path)
+    if is_checked:
         if not path.startswith("/"):
             return f"{path!r} does not begin with /"
         if len(to_envoy(path)) > _MAX_LENGTH:
@@ -41,6 +42,6 @@ def find_template_fault(path: str) -> str:
             rest_seen = segment == REST
         elif "{" in segment or "}" in segment:
             return f"braces may only form {ONE} or {REST}, as whole segments"
-        elif is_template(path) and not _SEGMENT.fullmatch(segment):
+        elif is_checked and not _SEGMENT.fullmatch(segment):
             return f"{segment!r} is not a segment of a path"
     return ""

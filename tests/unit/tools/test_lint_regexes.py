@@ -32,13 +32,13 @@ def test_polynomial_expressions_are_reported(pattern: str) -> None:
     assert not is_linear(pattern, anchored=True)
 
 
-@pytest.mark.parametrize("pattern", ["a+b", "a+$", "x.*y", "a(?:a+c)?", r"%\([^)]*\)", "(?m)^a+b|c+d"])
+@pytest.mark.parametrize("pattern", ["a+b", "a+$", "x.*y", "a(?:a+c)?", r"%\([^)]*\)", "(?m)^a+b|c+d", r"(?m)^\s+x"])
 def test_searches_that_begin_anywhere_are_reported(pattern: str) -> None:
     assert is_linear(pattern, anchored=True)
     assert not is_linear(pattern)
 
 
-@pytest.mark.parametrize("pattern", ["a+", "^x.*y", r"\Ax.*y", r"\[(\d+)\]$", "[a-z]+|[0-9]+"])
+@pytest.mark.parametrize("pattern", ["a+", "^x.*y", r"\Ax.*y", "(?m)^a+:$", r"\[(\d+)\]$", "[a-z]+|[0-9]+"])
 def test_linear_searches(pattern: str) -> None:
     assert is_linear(pattern)
 

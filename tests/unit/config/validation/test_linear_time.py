@@ -12,6 +12,7 @@ from pilot.config.validation.traffic import unreachable_routes
 from pilot.config.validation.traffic.headers import check_format
 from pilot.ingest import shape
 from pilot.ingest.decode import MAX_PROBLEMS, decode_document
+from pilot.lib import path_template
 from pilot.lib.duration import parse_duration
 
 pytestmark = pytest.mark.slow
@@ -212,3 +213,16 @@ def test_mismatches_after_the_first_thousand_are_not_listed(
     monkeypatch.setattr(shape, "error", count)
     assert _codes("Sidecar", spec) <= {"wrong-type", "unknown-field", "more-problems"}
     assert listed <= shape.MAX_MISMATCHES
+
+
+def test_template_is_searched_for_wildcards_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    searches = 0
+
+    def count(path: str) -> bool:
+        nonlocal searches
+        searches += 1
+        return False
+
+    monkeypatch.setattr(path_template, "is_template", count)
+    assert not path_template.find_template_fault("/a" * N)
+    assert searches == 1

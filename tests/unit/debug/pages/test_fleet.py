@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from aiohttp.test_utils import TestClient, TestServer
 
 from pilot.debug.application import application
@@ -72,6 +73,18 @@ async def test_adsz_lists_wildcard_resources_of_delta_streams(ask: Ask, pages: S
 async def test_adsz_of_one_proxy(ask: Ask) -> None:
     response = await ask("/debug/adsz?proxyID=cup-1")
     assert [client["connectionId"] for client in response["clients"]] == ["cup-1.mugs-4"]
+
+
+async def test_namespace_distinguishes_proxies_with_equal_pod_names(ask: Ask, pages: Sources) -> None:
+    for connection in pages.fleet.connections():
+        namespace = connection.proxy.namespace
+        connection.proxy = msgspec.structs.replace(connection.proxy, id=f"web-1.{namespace}")  # type: ignore[misc]
+        connection.id = f"web-1.{namespace}-1"  # type: ignore[misc]
+    for page in ("syncz", "describe"):
+        for namespace in ("mugs", "shop"):
+            response = await ask(f"/debug/{page}?proxyID=web-1&namespace={namespace}")
+            one = response[0] if isinstance(response, list) else response
+            assert one["proxy"] == f"web-1.{namespace}"
 
 
 async def test_push(ask: Ask, pages: Sources) -> None:

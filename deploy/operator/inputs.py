@@ -11,6 +11,7 @@ from deploy.chart.chart import installation_folder
 from deploy.operator.errors import SettingsError
 from deploy.operator.settings_tree import PathError, Plain, assign, deep_merge, value_at, with_value
 from pilot.ingest.files.documents import SyntaxFault, read_documents
+from pilot.lib.suggestion import did_you_mean
 
 DEFAULT_PROFILE = "default"
 STANDARD_GATEWAYS = {"ingressGateways": "istio-ingressgateway", "egressGateways": "istio-egressgateway"}
@@ -58,17 +59,22 @@ def user_settings(files: Sequence[tuple[str, str]], assignments: Sequence[str]) 
 
 def read_profile(name: str, folder: Traversable | None = None) -> Plain:
     """Return a profile merged over the default profile. Raises SettingsError if it does not exist."""
-    profiles = (folder or installation_folder()) / "profiles"
+    profiles = _profiles(folder)
     default = _profile(profiles, DEFAULT_PROFILE)
     return default if name == DEFAULT_PROFILE else deep_merge(default, _profile(profiles, name))
 
 
 def profile_names(folder: Traversable | None = None) -> list[str]:
     """Return the names of all profiles. Raises SettingsError if the folder with the profiles does not exist."""
+    return _names(_profiles(folder))
+
+
+def _profiles(folder: Traversable | None) -> Traversable:
+    """Return the folder with the profiles. Raises SettingsError if it does not exist."""
     profiles = (folder or installation_folder()) / "profiles"
     if not profiles.is_dir():
-        raise SettingsError(f"folder {profiles} does not exist")
-    return _names(profiles)
+        raise SettingsError(f"folder {profiles} does not exist; charts and profiles are expected in its parent")
+    return profiles
 
 
 def _names(profiles: Traversable) -> list[str]:
@@ -78,8 +84,9 @@ def _names(profiles: Traversable) -> list[str]:
 def _profile(profiles: Traversable, name: str) -> Plain:
     file = profiles / f"{name}.yaml"
     if "/" in name or not file.is_file():
-        available = ", ".join(_names(profiles)) if profiles.is_dir() else "none"
-        raise SettingsError(f"spec.profile: unknown profile {name}; available: {available}")
+        names = _names(profiles)
+        suggestion = did_you_mean(name, names)
+        raise SettingsError(f"spec.profile: unknown profile {name}{suggestion}; available: {', '.join(names)}")
     return read_operator(file.read_text("utf-8"), f"{name}.yaml")
 
 

@@ -44,8 +44,8 @@ def parse_address(text: str, port: int) -> str:
     try:
         parts = urlsplit(url)
         number = parts.port
-    except ValueError as error:
-        raise AddressError(f"invalid address {text!r}: {error}") from None
+    except ValueError:
+        raise AddressError(f"invalid address {text!r}: use HOST:PORT or http://HOST:PORT") from None
     if parts.scheme not in ("http", "https"):
         raise AddressError(f"invalid address {text!r}: the scheme is {parts.scheme!r}, use http or https")
     if not parts.hostname or not url.isprintable() or " " in url:
@@ -94,7 +94,7 @@ def _explain(error: Exception, seconds: float) -> str:
     if isinstance(cause, socket.gaierror):
         return "the host name is unknown"
     if isinstance(cause, ConnectionResetError | http.client.BadStatusLine | http.client.UnknownProtocol):
-        return "the server there does not speak HTTP/1.1; is it a gRPC or TLS port?"
+        return "the server there does not speak HTTP/1.1, so it may be a gRPC or TLS port"
     if isinstance(cause, OSError):
         return cause.strerror or str(cause)
     return str(cause) or type(cause).__name__

@@ -44,7 +44,7 @@ def _place(traceback: TracebackType | None) -> str:
         traceback = traceback.tb_next
     code = traceback.tb_frame.f_code
     folder, name = os.path.split(code.co_filename)
-    return f" in {os.path.basename(folder)}/{name}:{traceback.tb_lineno}"
+    return f" in {os.path.join(os.path.basename(folder), name)}:{traceback.tb_lineno}"
 
 
 def _report_unraisable(unraisable: Any) -> None:

@@ -17,7 +17,7 @@ from pilot.lib.duration import Duration, format_duration, parse_duration
 from pilot.settings import Settings
 from pilot.settings.ambient import ignored
 from pilot.settings.declaration import DeclaredSetting, declared
-from pilot.settings.without_effect import without_effect
+from pilot.settings.without_effect import unknown, without_effect
 
 Section = TypeVar("Section")
 Values = dict[tuple[str, ...], Any]
@@ -36,6 +36,7 @@ def load(argv: Sequence[str], environ: Mapping[str, str]) -> Loaded[Settings]:
     loaded = load_sections(Settings(), argv, environ)
     loaded.warnings.extend(ignored(loaded.settings.mesh.ambient, environ))
     loaded.warnings.extend(without_effect(environ))
+    loaded.warnings.extend(unknown(environ, (d.env for d in declared(Settings()))))
     return loaded
 
 
@@ -105,6 +106,8 @@ def read(text: str, default: Any) -> Any:
     if isinstance(default, bool):
         return flags.parse_bool(text)
     if isinstance(default, Duration):
+        if text.isdecimal() and int(text):
+            raise ValueError(f"invalid duration {text!r}; did you mean {text}s?")
         return parse_duration(text)
     if isinstance(default, int):
         return flags.parse_int(text)

@@ -67,7 +67,8 @@ class PageClient:
             response = send(url, seconds=self._seconds)
         except UnreachableError as error:
             raise CommandError(
-                f"cannot reach {self.address}: {error}; is pilot-discovery running there? (--address sets the address)"
+                f"cannot reach {self.address}: {error}. Is pilot-discovery running there? "
+                f"--address sets its monitoring address, port {DEFAULT_PORT} by default"
             ) from error
         if VERSION_HEADER.lower() not in response.headers:
             raise CommandError(

@@ -122,7 +122,12 @@ def read_dump(text: str, where: str) -> EnvoyDump:
 
 def fetch_dump(address: str) -> EnvoyDump:
     """Fetch the config_dump of an Envoy, including endpoints. Raise CommandError if it is unreachable."""
-    return read_dump(request_admin(address, "config_dump?include_eds"), f"the response of {address}")
+    text = request_admin(address, "config_dump?include_eds")
+    try:
+        return read_dump(text, f"the response of {address}")
+    except CommandError as error:
+        hint = f"--envoy takes Envoy's admin address, port {ADMIN_PORT} by default"
+        raise CommandError(f"{error.message}; {hint}") from error
 
 
 def set_levels(address: str, levels: dict[str, str]) -> str:

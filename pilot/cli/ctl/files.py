@@ -32,7 +32,7 @@ def _below(path: str) -> list[str]:
         files += [os.path.join(folder, name) for name in sorted(names) if is_configuration(name)]
         others.update(os.path.splitext(name)[1] for name in names if not is_configuration(name))
     if not files:
-        raise CommandError(f"{path} contains no {', '.join(SUFFIXES)} files, so nothing was read{_describe(others)}")
+        raise CommandError(f"{path} contains no {' or '.join(SUFFIXES)} files, so nothing was read{_describe(others)}")
     return files
 
 

@@ -31,6 +31,7 @@ _TAG_DIRECTIVES = tuple("%TAG".encode(encoding) for encoding in ("utf-8", "utf-1
 _CORE = "tag:yaml.org,2002:"
 _LARGE = 1 << 20  # bytes
 _MERGE = object()
+_TAB_INDENT = re.compile(rb"^ *\t", re.MULTILINE)
 _LONGEST_WORD = 64  # characters
 _resolve_word = functools.lru_cache(4096)(resolve)  # files repeat their words, and equal words share memory
 
@@ -106,9 +107,10 @@ def read_chunk(chunk: Chunk, allow_aliases: bool = True) -> list[Document]:
 def _with_hint(fault: SyntaxFault, data: bytes) -> SyntaxFault:
     """Return the fault with its likely cause, if it is a common one."""
     message = str(fault)
+    has_tab = "tab character" in message or ("cannot start any token" in message and _TAB_INDENT.search(data))
     if b"{{" in data:
         hint = "this looks like a Helm template: render it first, for example with `helm template`"
-    elif r"\t" in message or "tab character" in message:
+    elif has_tab:
         hint = "YAML does not permit tabs for indentation: replace them by spaces"
     else:
         return fault

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pathlib
+
 import pytest
 
 from pilot.bootstrap.options import ListenAddresses, check_sources, parse_addresses, parse_aliases
@@ -41,7 +43,9 @@ def test_each_port_has_its_own_address() -> None:
 
 @pytest.mark.parametrize("flag", FLAGS)
 def test_invalid_address_error_names_the_flag(flag: str) -> None:
-    with pytest.raises(FlagError, match=f"^invalid argument for --{flag}: '15010' is not host:port or :port$"):
+    with pytest.raises(
+        FlagError, match=f"^invalid argument for --{flag}: '15010' is not host:port or :port; did you mean :15010\\?$"
+    ):
         addresses(**{flag: "15010"})
 
 
@@ -70,3 +74,17 @@ def test_only_the_kubernetes_registry_is_accepted() -> None:
             StartError, match=f"^--registries: unknown registry '{','.join(registries)}', expected Kubernetes$"
         ):
             check_sources(IngestSettings(registries=registries))
+
+
+def test_unwritable_state_directory_is_refused(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StartError) as caught:
+        check_sources(IngestSettings(state_dir=str(tmp_path / "file" / "state")))
+    assert str(caught.value) == (
+        f"--stateDir: cannot write to {tmp_path}/file/state: Not a directory; use a directory that this user may write to"
+    )
+
+
+def test_state_directory_is_created(tmp_path: pathlib.Path) -> None:
+    check_sources(IngestSettings(state_dir=str(tmp_path / "state")))
+    assert list((tmp_path / "state").iterdir()) == []

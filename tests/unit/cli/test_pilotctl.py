@@ -569,7 +569,9 @@ def test_unknown_resource(fail: Any, address: str) -> None:
 def test_unreachable_server(fail: Any) -> None:
     text = fail("127.0.0.1:1", "proxy-status")
     assert text.startswith("Error: cannot reach http://HERE: ")
-    assert text.endswith("; is pilot-discovery running there? (--address sets the address)\n")
+    assert text.endswith(
+        ". Is pilot-discovery running there? --address sets its monitoring address, port 15014 by default\n"
+    )
     assert text.count("\n") == 1
 
 

@@ -92,7 +92,7 @@ def _of_files(files: Iterable[str], mesh_config: str | None, namespace: str | No
     contents = f"{_count(objects.count, 'object')} in {_count(len(texts), 'file')}"
     if not (checked or objects.problems):
         kinds = ", and none of a kind that a mesh uses" if objects.count else ""
-        raise CommandError(f"nothing was checked: there are {contents}{kinds}")
+        raise CommandError(f"nothing was checked: found {contents}{kinds}")
     namespaces = {ref.namespace for ref in (*objects.places, *(p.object for p in objects.problems))}
     if namespace is not None and namespace not in namespaces:
         others = ", ".join(sorted(filter(None, namespaces))) or "none"

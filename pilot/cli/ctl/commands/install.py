@@ -100,7 +100,7 @@ def _seconds(text: str) -> float:
     try:
         return parse_duration(text).seconds
     except ValueError as error:
-        raise CommandError(f"--readiness-timeout {text}: {error}") from error
+        raise CommandError(f"--readiness-timeout: {error}: use a number with a unit, such as 300s or 5m") from error
 
 
 async def _check(objects: ObjectClient, plan: InstallPlan, force: bool, upgrades: bool) -> None:

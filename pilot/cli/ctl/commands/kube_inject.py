@@ -142,7 +142,7 @@ def _text(path: str) -> str:
         with open(path, encoding="utf-8") as file:
             return file.read()
     except (OSError, UnicodeError) as error:
-        raise CommandError(f"cannot read {path}: {error}") from error
+        raise CommandError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _read(path: str) -> list[Any]:

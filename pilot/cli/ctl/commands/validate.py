@@ -48,7 +48,7 @@ def validate(ctx: click.Context, files: Sequence[str]) -> None:
         elif not warnings:
             write(f'"{name}" is valid')
     if not failed and not checked:
-        raise CommandError("nothing was validated")
+        raise CommandError("nothing was validated, because there are no objects of kinds that a mesh uses")
     ctx.exit(int(failed))
 
 

@@ -71,10 +71,16 @@ def test_profile_dump_is_an_istiooperator() -> None:
         (("dump", "minimal", "--config-path", "unknown.field"), "the path unknown.field has no value"),
         (("dump", "minimal", "-p", "installPackagePath"), "the path installPackagePath has no value"),
         (("dump", "-f", "-", "-f", "x"), "-f -: standard input must be the last file"),
-        (("dump", "-f", "/no/such"), "cannot read /no/such: [Errno 2] No such file or directory: '/no/such'"),
+        (("dump", "-f", "/no/such"), "cannot read /no/such: No such file or directory"),
         (("dump", "-s", "profile"), '--set profile: expected "path=value"'),
-        (("dump", "-d", "/no/such"), "spec.profile: unknown profile default; available: none"),
-        (("list", "-d", "/no/such"), "folder /no/such/profiles does not exist"),
+        (
+            ("dump", "-d", "/no/such"),
+            "folder /no/such/profiles does not exist; charts and profiles are expected in its parent",
+        ),
+        (
+            ("list", "-d", "/no/such"),
+            "folder /no/such/profiles does not exist; charts and profiles are expected in its parent",
+        ),
     ],
 )
 def test_profile_errors(words: tuple[str, ...], message: str) -> None:

@@ -1,0 +1,477 @@
+"""Messages for mistakes of users: a wrong argument, a file that is not what it should be, or another server.
+
+Each message names the cause and, where it is known, the fix. There is never a traceback.
+"""
+
+from __future__ import annotations
+
+import http.server
+import pathlib
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from importlib import import_module
+
+import pytest
+
+VIRTUAL_SERVICE = """apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: tea, namespace: shop}
+spec:
+  hosts: [tea]
+  http:
+  - route:
+    - destination: {host: tea}
+"""
+FILES = {
+    "vs.yaml": VIRTUAL_SERVICE,
+    "field.yaml": VIRTUAL_SERVICE.replace("  http:", "  htttp:"),
+    "nested.yaml": VIRTUAL_SERVICE.replace("host: tea}", "hosst: tea}"),
+    "top.yaml": VIRTUAL_SERVICE.replace("spec:", "specs:"),
+    "kind.yaml": VIRTUAL_SERVICE.replace("VirtualService", "VirtualSerivce"),
+    "group.yaml": VIRTUAL_SERVICE.replace("istio.io", "istio.com"),
+    "version.yaml": VIRTUAL_SERVICE.replace("io/v1", "io/v2"),
+    "noversion.yaml": VIRTUAL_SERVICE.replace("apiVersion: networking.istio.io/v1\n", ""),
+    "nokind.yaml": VIRTUAL_SERVICE.replace("kind: VirtualService\n", ""),
+    "noname.yaml": VIRTUAL_SERVICE.replace("name: tea, ", ""),
+    "badname.yaml": VIRTUAL_SERVICE.replace("name: tea, ", "name: Tea_1, "),
+    "type.yaml": VIRTUAL_SERVICE.replace("hosts: [tea]", "hosts: tea"),
+    "repeated.yaml": VIRTUAL_SERVICE.replace("  hosts: [tea]", "  hosts: [tea]\n  hosts: [cup]"),
+    "helm.yaml": VIRTUAL_SERVICE.replace("name: tea", "name: {{ .Values.name }}"),
+    "tabs.yaml": "kind: VirtualService\nspec:\n\thosts: [a]\n",
+    "unclosed.yaml": "kind: [a\n",
+    "empty.yaml": "",
+    "deployment.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n",
+    "text.yaml": "hello\n",
+    "broken.json": '{"kind": ',
+    "operator.yaml": "apiVersion: install.istio.io/v1alpha1\nkind: IstioOperator\nspec:\n  profil: demo\n",
+    "mesh.yaml": "trustDomian: a\n",
+    "dump.json": "[]",
+    "templates/a.tmpl": "x",
+    "none/README": "x",
+}
+
+# The command, its exit status, and its message. OTHER is an HTTP server that is not a control plane, and GRPC is a port
+# that does not speak HTTP/1.1.
+MISTAKES = [
+    (
+        "pilotctl --address OTHER problems",
+        1,
+        "http://OTHER is not the monitoring port of pilot-discovery: its response to /debug/problemz (status 200) lacks the header X-Pilot-Version; --address takes the address of --monitoringAddr, port 15014 by default",
+    ),
+    (
+        "pilotctl --address OTHER proxy-status",
+        1,
+        "http://OTHER is not the monitoring port of pilot-discovery: its response to /debug/syncz (status 200) lacks the header X-Pilot-Version; --address takes the address of --monitoringAddr, port 15014 by default",
+    ),
+    (
+        "pilotctl --address GRPC problems",
+        1,
+        "cannot reach http://GRPC: the server there does not speak HTTP/1.1, so it may be a gRPC or TLS port. Is pilot-discovery running there? --address sets its monitoring address, port 15014 by default",
+    ),
+    (
+        "pilotctl --address :1 problems",
+        1,
+        "cannot reach http://127.0.0.1:1: connection refused. Is pilot-discovery running there? --address sets its monitoring address, port 15014 by default",
+    ),
+    (
+        "pilotctl problems --address 1",
+        1,
+        "cannot reach http://127.0.0.1:1: connection refused. Is pilot-discovery running there? --address sets its monitoring address, port 15014 by default",
+    ),
+    (
+        "pilotctl --address 127.0.0.1:x problems",
+        2,
+        "Invalid value for '--address': invalid address '127.0.0.1:x': use HOST:PORT or http://HOST:PORT",
+    ),
+    (
+        "pilotctl --address ftp://127.0.0.1 problems",
+        2,
+        "Invalid value for '--address': invalid address 'ftp://127.0.0.1': the scheme is 'ftp', use http or https",
+    ),
+    (
+        "pilotctl --address http://[nonsense problems",
+        2,
+        "Invalid value for '--address': invalid address 'http://[nonsense': use HOST:PORT or http://HOST:PORT",
+    ),
+    (
+        "pilotctl --address https://OTHER problems",
+        1,
+        "cannot reach https://OTHER: the TLS handshake failed (WRONG_VERSION_NUMBER); try http:// instead of https://. Is pilot-discovery running there? --address sets its monitoring address, port 15014 by default",
+    ),
+    (
+        "pilotctl --address http://127.0.0.1:1?x problems",
+        2,
+        "Invalid value for '--address': invalid address 'http://127.0.0.1:1?x': it must not contain ? or #",
+    ),
+    ("pilotctl problms", 2, "No such command 'problms'; did you mean problems?"),
+    (
+        "pilotctl dashboard",
+        2,
+        "No such command 'dashboard'; the dashboard is a page of the control plane: open ADDRESS/debug/dashboard in a browser",
+    ),
+    (
+        "pilotctl x describe",
+        2,
+        "No such command 'x'; commands of istioctl experimental are top-level commands here: pilotctl --help lists them",
+    ),
+    ("pilotctl proxy-config clusters", 2, "specify PROXY, --envoy URL or --file FILE"),
+    (
+        "pilotctl proxy-config clusters --envoy GRPC",
+        1,
+        "cannot reach the Envoy at http://GRPC: the server there does not speak HTTP/1.1, so it may be a gRPC or TLS port",
+    ),
+    (
+        "pilotctl proxy-config clusters --envoy OTHER",
+        1,
+        "the response of OTHER is not a config_dump: it has no list named configs; --envoy takes Envoy's admin address, port 15000 by default",
+    ),
+    (
+        "pilotctl proxy-config clusters --envoy :1",
+        1,
+        "cannot reach the Envoy at http://127.0.0.1:1: connection refused",
+    ),
+    (
+        "pilotctl proxy-config clusters --file dump.json",
+        1,
+        "dump.json is not a config_dump: it has no list named configs",
+    ),
+    (
+        "pilotctl proxy-config clusters --file broken.json",
+        1,
+        "broken.json is not JSON: Expecting value: line 1 column 10 (char 9)",
+    ),
+    ("pilotctl proxy-config clusters --file dump.json --envoy OTHER", 2, "--envoy and --file are mutually exclusive"),
+    ("pilotctl proxy-config bootstrap", 2, "specify PROXY, --envoy URL or --file FILE"),
+    (
+        "pilotctl proxy-config log --envoy OTHER --level loud",
+        1,
+        "--level 'loud': invalid level 'loud'; valid levels are trace, debug, info, warning, error, critical, off",
+    ),
+    ("pilotctl analyze nowhere.yaml", 1, "cannot read nowhere.yaml: No such file or directory"),
+    ("pilotctl analyze empty.yaml", 1, "nothing was checked: found 0 objects in 1 file"),
+    (
+        "pilotctl analyze templates",
+        1,
+        "templates contains no .yaml or .yml or .json files, so nothing was read; it contains 1 .tmpl file: render templates first, for example with `helm template`",
+    ),
+    (
+        "pilotctl analyze none",
+        1,
+        "none contains no .yaml or .yml or .json files, so nothing was read; it contains 1 other file",
+    ),
+    (
+        "pilotctl analyze deployment.yaml",
+        1,
+        "nothing was checked: found 1 object in 1 file, and none of a kind that a mesh uses",
+    ),
+    ("pilotctl analyze vs.yaml -n calm", 1, "no object is in the namespace 'calm'; namespaces of the objects: shop"),
+    (
+        "pilotctl analyze vs.yaml --meshConfigFile tabs.yaml",
+        1,
+        "tabs.yaml:3: while scanning for the next token found character that cannot start any token; YAML does not permit tabs for indentation: replace them by spaces",
+    ),
+    (
+        "pilotctl validate -f empty.yaml",
+        1,
+        "nothing was validated, because there are no objects of kinds that a mesh uses",
+    ),
+    (
+        "pilotctl validate -f field.yaml",
+        1,
+        '"field.yaml" is not valid:\n  * line 6: networking.istio.io/VirtualService shop/tea spec.htttp: unknown field; did you mean http?',
+    ),
+    (
+        "pilotctl validate -f nested.yaml",
+        1,
+        '"nested.yaml" is not valid:\n  * line 8: networking.istio.io/VirtualService shop/tea spec.http[0].route[0].destination.hosst: unknown field; did you mean host?',
+    ),
+    (
+        "pilotctl validate -f top.yaml",
+        1,
+        '"top.yaml" is not valid:\n  * line 4: networking.istio.io/VirtualService shop/tea specs: unknown field; did you mean spec?',
+    ),
+    (
+        "pilotctl validate -f kind.yaml",
+        1,
+        '"kind.yaml" is not valid:\n  * line 2: networking.istio.io/VirtualSerivce shop/tea kind: networking.istio.io/v1 VirtualSerivce is not a supported kind and has no effect; did you mean VirtualService?',
+    ),
+    (
+        "pilotctl validate -f group.yaml",
+        1,
+        '"group.yaml" is not valid:\n  * line 1: networking.istio.com/VirtualService shop/tea apiVersion: networking.istio.com/v1 VirtualService is not a supported kind and has no effect; did you mean networking.istio.io?',
+    ),
+    (
+        "pilotctl validate -f version.yaml",
+        1,
+        '"version.yaml" is not valid:\n  * line 1: networking.istio.io/VirtualService shop/tea apiVersion: networking.istio.io/VirtualService is supported in v1, v1beta1, v1alpha3, not v2',
+    ),
+    (
+        "pilotctl validate -f noversion.yaml",
+        1,
+        '"noversion.yaml" is not valid:\n  * line 1: apiVersion: expected a string, got nothing',
+    ),
+    (
+        "pilotctl validate -f noname.yaml",
+        1,
+        '"noname.yaml" is not valid:\n  * line 3: networking.istio.io/VirtualService shop/ metadata.name: a name is required',
+    ),
+    (
+        "pilotctl validate -f badname.yaml",
+        1,
+        "\"badname.yaml\" is not valid:\n  * line 3: networking.istio.io/VirtualService shop/Tea_1 metadata.name: 'Tea_1': must be at most 253 lower-case letters, digits, - and .",
+    ),
+    (
+        "pilotctl validate -f type.yaml",
+        1,
+        '"type.yaml" is not valid:\n  * line 5: networking.istio.io/VirtualService shop/tea spec.hosts: expected a list, got a string',
+    ),
+    (
+        "pilotctl validate -f repeated.yaml",
+        1,
+        "\"repeated.yaml\" is not valid:\n  * line 6: networking.istio.io/VirtualService shop/tea: 'hosts' occurs twice in one mapping; the last value wins",
+    ),
+    (
+        "pilotctl validate -f helm.yaml",
+        1,
+        '"helm.yaml" is not valid:\n  * line 3: a key must be a scalar; this looks like a Helm template: render it first, for example with `helm template`',
+    ),
+    (
+        "pilotctl validate -f tabs.yaml",
+        1,
+        '"tabs.yaml" is not valid:\n  * line 3: while scanning for the next token found character that cannot start any token; YAML does not permit tabs for indentation: replace them by spaces',
+    ),
+    (
+        "pilotctl validate -f unclosed.yaml",
+        1,
+        "\"unclosed.yaml\" is not valid:\n  * line 2: while parsing a flow sequence did not find expected ',' or ']'",
+    ),
+    (
+        "pilotctl validate -f text.yaml",
+        1,
+        '"text.yaml" is not valid:\n  * line 1: expected an object with apiVersion, kind and metadata',
+    ),
+    ("pilotctl validate -f broken.json", 1, '"broken.json" is not valid:\n  * Input data was truncated'),
+    ("pilotctl kube-inject -f nowhere.yaml", 1, "cannot read nowhere.yaml: No such file or directory"),
+    (
+        "pilotctl kube-inject -f tabs.yaml",
+        1,
+        "tabs.yaml:3: while scanning for the next token found character that cannot start any token; YAML does not permit tabs for indentation: replace them by spaces",
+    ),
+    ("pilotctl authz check web --header x", 1, "--header 'x': expected NAME=VALUE"),
+    ("pilotctl authz check web --claim a=[", 1, "--claim: '[' is not JSON: Expecting value: line 1 column 2 (char 1)"),
+    (
+        "pilotctl manifest generate --component Nosuch",
+        1,
+        "--component 'Nosuch': unknown component; valid components are Base, Pilot, IngressGateways, EgressGateways, Cni, Ztunnel",
+    ),
+    (
+        "pilotctl manifest generate --component pilt",
+        1,
+        "--component 'pilt': unknown component; did you mean Pilot?; valid components are Base, Pilot, IngressGateways, EgressGateways, Cni, Ztunnel",
+    ),
+    (
+        "pilotctl manifest generate --component EgressGateways",
+        1,
+        "--component EgressGateways: this installation does not enable it; enable it in spec.components.egressGateways",
+    ),
+    ("pilotctl manifest generate --set meshConfig.noSuch=1", 1, "spec.meshConfig.noSuch: unknown field"),
+    (
+        "pilotctl manifest generate --set meshConfig.accessLogFil=x",
+        1,
+        "spec.meshConfig.accessLogFil: unknown field; did you mean accessLogFile?",
+    ),
+    (
+        "pilotctl manifest generate --set profile=demoo",
+        1,
+        "spec.profile: unknown profile demoo; did you mean demo?; available: ambient, default, demo, empty, minimal, openshift, openshift-ambient, preview, remote, stable",
+    ),
+    ("pilotctl manifest generate --set values", 1, '--set values: expected "path=value"'),
+    (
+        "pilotctl manifest generate --set values.pilot.autoscaleMinn=2",
+        1,
+        "spec.values.pilot.autoscaleMinn: unknown field autoscaleMinn; did you mean autoscaleMin?",
+    ),
+    ("pilotctl manifest generate -f operator.yaml", 1, "spec.profil: unknown field profil; did you mean profile?"),
+    ("pilotctl manifest generate -f nowhere.yaml", 1, "cannot read nowhere.yaml: No such file or directory"),
+    (
+        "pilotctl manifest generate -d nowhere",
+        1,
+        "folder nowhere/profiles does not exist; charts and profiles are expected in its parent",
+    ),
+    ("pilotctl manifest diff empty.yaml vs.yaml", 1, "empty.yaml contains no objects"),
+    (
+        "pilotctl profile dump demoo",
+        1,
+        "spec.profile: unknown profile demoo; did you mean demo?; available: ambient, default, demo, empty, minimal, openshift, openshift-ambient, preview, remote, stable",
+    ),
+    ("pilotctl profile dump default -p components.nosuch", 1, "the path components.nosuch has no value"),
+    (
+        "pilotctl install --readiness-timeout soon -c nowhere",
+        1,
+        "--readiness-timeout: invalid duration 'soon': use a number with a unit, such as 300s or 5m",
+    ),
+    ("pilotctl uninstall -c nowhere", 1, "specify --revision NAME, -f FILE, or --purge for everything"),
+    (
+        "pilotctl admin log --controlz OTHER",
+        1,
+        "http://OTHER is not ControlZ: it does not list log scopes; --controlz sets its address",
+    ),
+    (
+        "pilotctl admin log --controlz :1",
+        1,
+        "cannot reach http://127.0.0.1:1: connection refused; ControlZ accepts local connections only; --controlz sets its address",
+    ),
+    (
+        "pilotctl bug-report --address :1",
+        1,
+        "cannot reach http://127.0.0.1:1: connection refused. Is pilot-discovery running there? --address sets its monitoring address, port 15014 by default",
+    ),
+    (
+        "pilotctl describe web --address OTHER",
+        1,
+        "http://OTHER is not the monitoring port of pilot-discovery: its response to /debug/describe (status 200) lacks the header X-Pilot-Version; --address takes the address of --monitoringAddr, port 15014 by default",
+    ),
+    (
+        "pilot-discovery discovry",
+        1,
+        "unknown command 'discovry' for pilot-discovery; did you mean discovery? pilot-discovery --help lists the commands",
+    ),
+    (
+        "pilot-discovery --configDir=.",
+        1,
+        "unknown command '--configDir=.' for pilot-discovery; flags follow the command: pilot-discovery discovery --configDir=.",
+    ),
+    (
+        "pilot-discovery request GET",
+        1,
+        "request takes METHOD PATH [BODY], for example: pilot-discovery request GET debug/syncz",
+    ),
+    (
+        "pilot-discovery discovery extra",
+        1,
+        "unexpected argument 'extra'; pilot-discovery discovery --help shows its usage",
+    ),
+    (
+        "pilot-discovery discovery --ctrlz_port=x",
+        1,
+        "invalid argument for --ctrlz_port: 'x' is not an integer; pilot-discovery discovery --help shows its usage",
+    ),
+    (
+        "pilot-discovery discovery --keepaliveInterval=5",
+        1,
+        "invalid argument for --keepaliveInterval: invalid duration '5'; did you mean 5s?; pilot-discovery discovery --help shows its usage",
+    ),
+    (
+        "pilot-discovery discovery --log_output_level=loud",
+        1,
+        "logging: 'loud' is not a log level: use debug, info, warn, error, fatal, none; pilot-discovery discovery --help shows its usage",
+    ),
+    (
+        "pilot-agent proxi",
+        1,
+        "unknown command 'proxi' for pilot-agent; did you mean proxy? pilot-agent --help lists the commands",
+    ),
+    ("pilot-agent wait --timeoutSeconds soon", 1, "wait: --timeoutSeconds: 'soon' is not an integer"),
+    ("pilot-agent wait --url ftp://x", 1, "--url: invalid address 'ftp://x': the scheme is 'ftp', use http or https"),
+    ("pilot-agent request GET", 1, "request takes METHOD PATH [--debug-port PORT]"),
+    ("pilot-agent request GET stats --debug-port 1", 1, "GET http://localhost:1/stats: connection refused"),
+    ("pilot-agent istio-iptables --proxy-uid", 1, "flag needs an argument: --proxy-uid"),
+    ("pilot-agent istio-iptables extra", 1, "unexpected argument 'extra'"),
+    (
+        "pilot-operator serve",
+        1,
+        "unknown command 'serve' for pilot-operator; did you mean server? pilot-operator --help lists the commands",
+    ),
+]
+
+
+class OtherServer(http.server.BaseHTTPRequestHandler):
+    """A server that responds to every request with a JSON object."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"message": "hello"}')
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def other() -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), OtherServer) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def grpc() -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=_send_settings, args=(listener,), daemon=True).start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def _send_settings(listener: socket.socket) -> None:
+    """Respond to each connection with the first frame of HTTP/2."""
+    while True:
+        try:
+            connection, _ = listener.accept()
+        except OSError:  # the listener is closed
+            return
+        with connection:
+            connection.recv(1 << 16)
+            connection.sendall(b"\0\0\x12\4\0\0\0\0\0")
+
+
+@pytest.mark.parametrize(("command", "status", "message"), MISTAKES, ids=[row[0] for row in MISTAKES])
+def test_message_names_the_cause_and_the_fix(
+    command: str,
+    status: int,
+    message: str,
+    other: str,
+    grpc: str,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES.items():
+        pathlib.Path(name).parent.mkdir(exist_ok=True)
+        pathlib.Path(name).write_text(text)
+    program, *words = command.replace("OTHER", other).replace("GRPC", grpc).split()
+    assert import_module(f"pilot.cli.{program.replace('-', '_')}").main(words) == status
+    error = capsys.readouterr().err.replace(other, "OTHER").replace(grpc, "GRPC")
+    assert error.partition("Error: ")[2].removesuffix("\n") == message
+
+
+def run_python(statement: str) -> tuple[str, str]:
+    """Run a statement in a process that has imported the commands. Return its standard output and error."""
+    code = f"import pilot.cli\n{statement}"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode != 0
+    return result.stdout, result.stderr
+
+
+def test_interrupted_command_prints_nothing() -> None:
+    assert run_python("raise KeyboardInterrupt") == ("", "")
+
+
+def test_internal_error_is_one_line() -> None:
+    assert run_python("{}['a']") == (
+        "",
+        "Error: internal error: KeyError: 'a' in <string>:2; this is a bug, please report it "
+        "(PILOT_TRACEBACK=1 prints the details)\n",
+    )
+
+
+def test_missing_package_is_named() -> None:
+    assert run_python("import no_such_package") == (
+        "",
+        "Error: the Python package no_such_package is missing; install all dependencies: pip install pyistiod\n",
+    )

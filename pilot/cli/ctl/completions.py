@@ -47,7 +47,9 @@ def complete_resources(ctx: click.Context, parameter: click.Parameter, incomplet
     """Return the names of the proxy's resources that begin with a text."""
     # While the value of an option is completed, click has not assigned the arguments before it.
     proxy = ctx.params.get("proxy") or next((word for word in ctx.args if not word.startswith("-")), "")
-    clients = (_read(ctx, "adsz", proxyID=proxy) or {}).get("clients", ()) if proxy else ()
+    namespace = ctx.params.get("namespace") or ""
+    query = {"proxyID": proxy, **({"namespace": namespace} if namespace else {})}
+    clients = (_read(ctx, "adsz", **query) or {}).get("clients", ()) if proxy else ()
     return _matching((name for client in clients for names in client["watches"].values() for name in names), incomplete)
 
 

@@ -537,6 +537,15 @@ def test_explain(run: Any, address: str) -> None:
     )
 
 
+@pytest.mark.parametrize("words", [("explain", "tea", TEA), ("pc", "routes", "tea"), ("proxy-status", "tea")])
+def test_namespace_of_a_proxy_is_requested(run: Any, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> None:
+    queries: list[dict[str, str]] = []
+    answers: dict[str, Any] = {"explain": EXPLANATION, "syncz": SYNCZ, "config_dump": {}}
+    monkeypatch.setattr(PageClient, "get", lambda _, page, **query: queries.append(query) or answers[page])
+    run("127.0.0.1:1", *words, "-n", "shop")
+    assert {(query["proxyID"], query["namespace"]) for query in queries} == {("tea", "shop")}
+
+
 def test_verbose_explanation_has_the_topics_between_object_and_resource(run: Any, address: str) -> None:
     assert run(address, "explain", "-v", "tea", TEA).splitlines()[1:6] == [
         "KIND         NAME       FILE:LINE          THROUGH",

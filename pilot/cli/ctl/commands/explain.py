@@ -9,7 +9,7 @@ import click
 
 from pilot.cli.ctl.client import PageClient
 from pilot.cli.ctl.command import with_client, with_output
-from pilot.cli.ctl.completions import complete_proxies, complete_resources
+from pilot.cli.ctl.completions import complete_namespaces, complete_proxies, complete_resources
 from pilot.cli.ctl.output import CommandResult, TextTable, kind_of, name_of, place_of
 from pilot.lib.xds_types import BY_SHORT_NAME
 
@@ -27,16 +27,20 @@ from pilot.lib.xds_types import BY_SHORT_NAME
     help="resource type: cds, eds, lds, rds, sds, ecds, wds (workloads and services of ztunnels), wads (policies of "
     "ztunnels), nds (DNS names), pcds (proxy config), bds (bootstrap)",
 )
+@click.option("-n", "--namespace", default="", help="namespace of PROXY", shell_complete=complete_namespaces)
 @click.option("-v", "--verbose", is_flag=True, help="also show how the objects affect the resource")
 @with_output
 @with_client
-def explain(client: PageClient, proxy: str, resource: str, short_type: str, verbose: bool) -> CommandResult:
+def explain(
+    client: PageClient, proxy: str, resource: str, namespace: str, short_type: str, verbose: bool
+) -> CommandResult:
     """List the objects that a proxy's resource was built from.
 
     PROXY is POD.NAMESPACE or part of it. RESOURCE is a NAME from proxy-config; use --type if several types share the
     name.
     """
-    page = client.get("explain", proxyID=proxy, resource=resource, type=short_type)
+    query = {"proxyID": proxy, "resource": resource, "type": short_type}
+    page = client.get("explain", **query, **({"namespace": namespace} if namespace else {}))
     return CommandResult(page, _parts(page, verbose))
 
 

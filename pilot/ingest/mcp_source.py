@@ -13,10 +13,11 @@ from msgspec.structs import replace
 
 from pilot.config.kind import AnyKind
 from pilot.config.problem import ObjectRef, Problem, Severity, error
-from pilot.ingest.cluster.kube_objects import AT_ONCE, EditSink
+from pilot.ingest.cluster.kube_objects import EditSink
 from pilot.ingest.decode import Decoded, DocumentOrigin, Row, decode_object
 from pilot.ingest.ledger import Ledger, SourceLedger
 from pilot.ingest.namespace_filter import Edit
+from pilot.ingest.object_decoder import LARGE, slices
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.logging.log import scope
 from pilot.mcp import wire
@@ -83,10 +84,9 @@ class McpSource:
             return [f"no subscription for {type_url}"]
         present: set[Row] = set()
         wrong: list[Problem] = []
-        for begin in range(0, len(resources), AT_ONCE):
-            if begin:
-                await asyncio.sleep(0)
-            received = [self._take(subscription, *resource) for resource in resources[begin : begin + AT_ONCE]]
+        for slice_ in slices(resources, lambda resource: len(resource[1])):
+            await asyncio.sleep(0)
+            received = [await self._take_any(subscription, *resource) for resource in slice_]
             await self._put(subscription, received)
             present.update(part.row for part in received if part.row is not None)
             wrong += (problem for part in received for problem in part.wrong)
@@ -106,6 +106,12 @@ class McpSource:
             file=self.name,
         )
         self._problems.replace((self.name, ""), (problem,) if reason else ())
+
+    async def _take_any(self, subscription: _Subscription, type_url: str, data: bytes) -> _Received:
+        """Decode a resource. A large one is decoded in a thread, so that it holds up nothing else."""
+        if len(data) < LARGE:
+            return self._take(subscription, type_url, data)
+        return await asyncio.to_thread(self._take, subscription, type_url, data)
 
     def _take(self, subscription: _Subscription, type_url: str, data: bytes) -> _Received:
         kind = subscription.kind

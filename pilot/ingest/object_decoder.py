@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -19,9 +20,12 @@ from pilot.kube.list_watch import NamespacedName
 from pilot.lib.workers.job_queue import JobSource
 from pilot.lib.workers.pool import JobError
 
+T = TypeVar("T")
 PROGRAM = "pilot.ingest.object_check"
 LARGE = 64 << 10
 """Size in bytes of a large object. The decoding of a smaller object takes at most 20 ms."""
+AT_ONCE = 100
+"""Number of small objects to decode before other tasks run. This takes about 10 ms."""
 LONGEST_WAIT = 600.0
 """Maximum number of seconds until an object is checked. Each watch waits for one object at a time."""
 TOO_DEEP = error("too-deep", "", "the object is nested too deeply")
@@ -68,6 +72,20 @@ class ObjectDecoder:
             return Decoded(problems=result.problems, refused=refused)
         decoded = await asyncio.to_thread(_decode, kind, origin, raw, is_validated=True)
         return decoded._replace(problems=result.problems)
+
+
+def slices(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """Yield the items in lists that are decoded without interruption: of `AT_ONCE` items, or until their size is that
+    of a large object."""
+    slice_, size = list[T](), 0
+    for item in items:
+        slice_.append(item)
+        size += size_of(item)
+        if len(slice_) == AT_ONCE or size >= LARGE:
+            yield slice_
+            slice_, size = [], 0
+    if slice_:
+        yield slice_
 
 
 def _decode(kind: AnyKind, origin: DocumentOrigin, raw: bytes, is_validated: bool = False) -> Decoded:

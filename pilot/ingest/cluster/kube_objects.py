@@ -11,14 +11,11 @@ from pilot.config.problem import error
 from pilot.ingest.decode import Decoded, DocumentOrigin
 from pilot.ingest.ledger import SourceLedger
 from pilot.ingest.namespace_filter import Edit
-from pilot.ingest.object_decoder import LARGE, TOO_DEEP, ObjectDecoder, refuse, row_of
+from pilot.ingest.object_decoder import TOO_DEEP, ObjectDecoder, refuse, row_of, slices
 from pilot.kube.list_watch import NamespacedName, ObjectChange
 from pilot.lib.logging.log import scope
 
 _log = scope("kube")
-AT_ONCE = 100
-"""Number of objects to decode before other tasks run, unless their size exceeds that of a large object. This takes
-about 10 ms."""
 
 
 class EditSink(Protocol):
@@ -43,16 +40,9 @@ class KubeObjects:
 
     async def receive(self, changes: Sequence[ObjectChange]) -> None:
         """Put changes into the batch."""
-        decoded: list[tuple[NamespacedName, Decoded | None]] = []
-        size = 0
-        for change in changes:
-            if len(decoded) == AT_ONCE or size >= LARGE:
-                await self._put(decoded)
-                decoded, size = [], 0
-                await asyncio.sleep(0)
-            decoded.append((change.name, await self._decode(change)))
-            size += len(change.raw or b"")
-        await self._put(decoded)
+        for slice_ in slices(changes, lambda change: len(change.raw or b"")):
+            await asyncio.sleep(0)
+            await self._put([(change.name, await self._decode(change)) for change in slice_])
 
     async def _put(self, decoded: Iterable[tuple[NamespacedName, Decoded | None]]) -> None:
         async with self._ledger.turn:

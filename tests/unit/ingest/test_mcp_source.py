@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,9 @@ from pilot.config.kinds import istio
 from pilot.config.problem import Severity
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.mcp_source import McpSource
+from pilot.ingest.object_decoder import LARGE
+from pilot.mcp import wire
+from pilot.mcp.object_types import ObjectType
 from testing.control_planes.config_sources import MemoryConfigSource
 from testing.control_planes.mcp_config_source import McpConfigSource
 from testing.kube.kube_access import until
@@ -129,3 +133,22 @@ async def test_source_is_synced_after_all_istio_kinds() -> None:
         assert not source.synced.is_set()
         await source.receive(type_url, [])
     assert source.synced.is_set()
+
+
+def test_large_resource_is_decoded_in_a_thread(source: McpConfigSource, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: dict[int, str] = {}
+    decode = wire.decode_object
+
+    def record(of: ObjectType, type_url: str, data: bytes) -> wire.ReceivedObject:
+        threads[len(data)] = threading.current_thread().name
+        return decode(of, type_url, data)
+
+    monkeypatch.setattr(wire, "decode_object", record)
+    names = ", ".join(f"spiffe://cluster.local/ns/shop/sa/{number}" for number in range(3000))
+    source.set(
+        "x", entries(a=1) + "---" + SERVICE_ENTRY.format("b", 2).replace("ports", f"subjectAltNames: [{names}], ports")
+    )
+    assert ports(source) == {"a": 1, "b": 2}
+    small, large = sorted(threads)
+    assert large > LARGE > small
+    assert threads[large] != threads[small] == threading.current_thread().name

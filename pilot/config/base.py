@@ -6,6 +6,7 @@ Structs have no reference cycles, so the garbage collector does not track them (
 
 from __future__ import annotations
 
+import functools
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -16,6 +17,7 @@ UInt32 = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 UInt64 = Annotated[int, msgspec.Meta(ge=0)]  # no upper bound, because msgspec supports only signed 64-bit bounds
 
 
+@functools.cache
 def json_name(name: str) -> str:
     """Return the JSON name of a protobuf field, such as `consecutive5xxErrors` for `consecutive_5xx_errors`."""
     first, *rest = name.split("_")

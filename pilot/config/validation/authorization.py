@@ -19,7 +19,7 @@ from pilot.config.security.authorization_policy import (
     dry_run,
 )
 from pilot.config.validation.authorization_values import VALUES, check_condition, check_values
-from pilot.config.validation.expansion import check_authorization_policy
+from pilot.config.validation.expansion import check_authorization_policy, limited
 from pilot.config.validation.policy import check_attachment
 
 _TCP_SOURCES = (
@@ -49,7 +49,7 @@ _KEYS_UNKNOWN_TO_CUSTOM = ("source.namespace", "source.serviceAccount", "source.
 
 def validate_authorization_policy(o: Object[AuthorizationPolicy]) -> Problems:
     yield from _check_dry_run(o)
-    yield from below("spec", _validate(o.spec))
+    yield from below("spec", limited(check_authorization_policy(o.spec), _validate(o.spec)))
 
 
 def _check_dry_run(o: Object[AuthorizationPolicy]) -> Problems:
@@ -63,7 +63,6 @@ def _check_dry_run(o: Object[AuthorizationPolicy]) -> Problems:
 
 
 def _validate(policy: AuthorizationPolicy) -> Problems:
-    yield from check_authorization_policy(policy)
     yield from check_attachment(policy.selector, policy.target_ref, policy.target_refs)
     if policy.action in ("DENY", "CUSTOM") and not policy.rules:
         yield error(

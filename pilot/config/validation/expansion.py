@@ -45,6 +45,15 @@ MAX_PORTS = 1000
 """Maximum number of ports of a workload that a Sidecar or PeerAuthentication lists. Each has several filter chains."""
 
 
+def limited(limits: Problems, others: Problems) -> Problems:
+    """Yield the problems of `limits` or, if there are none, `others`.
+
+    An object that exceeds a limit is not checked further, so that many of them do not delay a start.
+    """
+    exceeded = tuple(limits)
+    yield from exceeded or others
+
+
 def check_service_entry(entry: ServiceEntry) -> Problems:
     """Yield an error if the clusters and listeners of a ServiceEntry exceed the maximum size in total.
 

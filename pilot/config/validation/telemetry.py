@@ -25,8 +25,8 @@ from pilot.lib import cel
 
 def validate_telemetry(o: Object[Telemetry]) -> Problems:
     """Yield the problems of a Telemetry object that do not depend on other objects."""
-    yield from below("spec", _validate(o.spec))
     yield from below("spec", check_telemetry(o.spec))
+    yield from below("spec", _validate(o.spec))
 
 
 def _validate(spec: Telemetry) -> Problems:

@@ -11,11 +11,11 @@ from pilot.config.validation.traffic.traffic_policy import validate_traffic_poli
 
 
 def validate_destination_rule(o: Object[DestinationRule]) -> Problems:
+    yield from below("spec", check_destination_rule(o.spec))
     yield from below("spec", _validate(o.spec, o.namespace))
 
 
 def _validate(rule: DestinationRule, namespace: str) -> Problems:
-    yield from check_destination_rule(rule)
     yield from rules.check_host("host", rule.host)
     if rule.traffic_policy is not None:
         yield from below("trafficPolicy", validate_traffic_policy(rule.traffic_policy, namespace))

@@ -8,7 +8,7 @@ from pilot.config.object import Object
 from pilot.config.problem import Problems, below, error, warning
 from pilot.config.protocol import Protocol, parse_protocol
 from pilot.config.validation import rules
-from pilot.config.validation.expansion import check_service_entry
+from pilot.config.validation.expansion import check_service_entry, limited
 from pilot.config.validation.traffic.workload import check_ports, check_workload
 from pilot.lib.addresses import is_ip
 from pilot.lib.hosts import is_wildcard
@@ -17,11 +17,10 @@ _DYNAMIC = (Protocol.HTTP, Protocol.TLS, Protocol.GRPC, Protocol.HTTP2)
 
 
 def validate_service_entry(o: Object[ServiceEntry]) -> Problems:
-    yield from below("spec", _validate(o.spec, o.namespace))
+    yield from below("spec", limited(check_service_entry(o.spec), _validate(o.spec, o.namespace)))
 
 
 def _validate(entry: ServiceEntry, namespace: str) -> Problems:
-    yield from check_service_entry(entry)
     yield from _check_hosts(entry)
     yield from _check_addresses(entry)
     yield from _check_ports(entry)

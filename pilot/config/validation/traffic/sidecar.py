@@ -15,7 +15,7 @@ from pilot.config.object import Object
 from pilot.config.problem import Problem, Problems, below, error, warning
 from pilot.config.protocol import parse_protocol
 from pilot.config.validation import rules
-from pilot.config.validation.expansion import check_sidecar
+from pilot.config.validation.expansion import check_sidecar, limited
 from pilot.config.validation.traffic.http_route import validate_destination
 from pilot.config.validation.traffic.tls import validate_server_tls
 from pilot.config.validation.traffic.traffic_policy import validate_connection_pool
@@ -24,8 +24,7 @@ _LOCAL = frozenset({"", "127.0.0.1", "0.0.0.0", "::1", "::"})
 
 
 def validate_sidecar(o: Object[Sidecar]) -> Problems:
-    yield from below("spec", _validate(o.spec, o.namespace))
-    yield from below("spec", check_sidecar(o.spec))
+    yield from below("spec", limited(check_sidecar(o.spec), _validate(o.spec, o.namespace)))
 
 
 def _validate(sidecar: Sidecar, namespace: str) -> Problems:

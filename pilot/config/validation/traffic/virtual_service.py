@@ -27,11 +27,11 @@ _SNI = re.compile(r"outbound_\.[0-9]+_\.[^_]*_\.[a-zA-Z].*", re.ASCII)  # the SN
 
 
 def validate_virtual_service(o: Object[VirtualService]) -> Problems:
+    yield from below("spec", check_virtual_service(o.spec))
     yield from below("spec", _validate(o.spec, o.namespace))
 
 
 def _validate(service: VirtualService, namespace: str) -> Problems:
-    yield from check_virtual_service(service)
     gateway = bool(service.gateways) and MESH not in service.gateways
     if service.hosts:
         yield from _check_hosts(service, gateway)

@@ -135,8 +135,8 @@ async def check_axe(browser: Any, script: pathlib.Path, views: list[str]) -> Non
             await page.wait_for_selector("#tiles a")
             await asyncio.sleep(1)
             await page.add_script_tag(path=script)
-            found = (await page.evaluate("axe.run()"))["violations"]
-            texts = [f"{v['impact']} {v['id']} ({len(v['nodes'])}): {v['nodes'][0]['html'][:90]}" for v in found]
+            violations = (await page.evaluate("axe.run()"))["violations"]
+            texts = [f"{v['impact']} {v['id']} ({len(v['nodes'])}): {v['nodes'][0]['html'][:90]}" for v in violations]
             print(f"axe {width} {scheme} {view or '#/'}: {'; '.join(texts) or 'no violation'}")
             await page.goto("about:blank")
         await page.close()

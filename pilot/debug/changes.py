@@ -81,11 +81,11 @@ class ChangeLog:
 
     def record(self, number: int, objects: Sequence[ChangedObject], total: int, endpoints: int, proxies: int) -> None:
         """Record a change of `total` objects and `endpoints` Pods and EndpointSlices that affects some proxies."""
-        kept, limit = (self._changes, KEPT) if total else (self._endpoint_changes, KEPT_ENDPOINTS)
-        kept[number] = Change(number, self._now(), objects, total, endpoints, proxies)
+        changes, limit = (self._changes, KEPT) if total else (self._endpoint_changes, KEPT_ENDPOINTS)
+        changes[number] = Change(number, self._now(), objects, total, endpoints, proxies)
         self.number = number
-        if len(kept) > limit:
-            kept.popitem(last=False)
+        if len(changes) > limit:
+            changes.popitem(last=False)
 
     def finish(self, number: int, delivery: Delivery) -> None:
         """Record that the delivery of a change has ended."""

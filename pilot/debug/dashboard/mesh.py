@@ -237,12 +237,12 @@ def _visible_links(graph: MeshGraph, opened: str) -> list[dict[str, Any]]:
         source = link.source if link.source.startswith("gateway ") else place.get(link.source)
         if source and target and source != target:
             refs[source, target]["route", link.by] += 1
-    known = {facts.namespace for facts in graph.services}
+    namespaces = {facts.namespace for facts in graph.services}
     for facts in graph.services:
         target = place[facts.host]
         for namespace, account, policy in facts.callers:
             places = accounts.get(account, []) if namespace == opened else [f"namespace {namespace}"]
-            for source in places if namespace in known else ():
+            for source in places if namespace in namespaces else ():
                 if source != target:
                     refs[source, target]["policy", ObjectRef(AUTHORIZATION_POLICY.id, *policy)] += 1
     return [

@@ -66,4 +66,4 @@ def _find_row(db: Mesh, kind: AnyKind, ref: ObjectRef) -> Any:
         return row
     others = {key.cluster for key, _ in db.tables[kind.table_name].rows() if isinstance(key, RegistryKey)}
     keys = (RegistryKey(cluster, ref.namespace, ref.name) for cluster in sorted(others))
-    return next((found for key in keys if (found := db.tables[kind.table_name].peek(key)) is not None), None)
+    return next((row for key in keys if (row := db.tables[kind.table_name].peek(key)) is not None), None)

@@ -69,7 +69,7 @@ async def describe_service(sources: Sources, graph: MeshGraph, context: MeshCont
     target, facts = service(db, ref), service_facts(db, ref)
     if target is None or facts is None:
         raise Refused(404, f"service {ref.hostname} does not exist in namespace {ref.namespace}\n")
-    hosts = {known.host: known for known in graph.services}
+    hosts = {other.host: other for other in graph.services}
     applied = set(virtual_services_of(db, ref.hostname, ref.namespace, ViewerKey(ref.namespace)))
     reaching = await collect_present(
         key if key in applied or any(link.target == ref.hostname for link in links_of_route(db, key)) else None
@@ -79,7 +79,7 @@ async def describe_service(sources: Sources, graph: MeshGraph, context: MeshCont
     policies = service_policies(db, target)
     rules = _destination_rules(db, target)
     proxies = await _proxies_by_ip(sources)
-    found = [p for p, of in context.problems if ref.hostname in of or _is_about(p.object, facts)]
+    problems = [p for p, of in context.problems if ref.hostname in of or _is_about(p.object, facts)]
     peer_policies = _peer_authentications(db, target)
     reasons = [
         *_endpoint_reasons(facts, target),
@@ -115,7 +115,7 @@ async def describe_service(sources: Sources, graph: MeshGraph, context: MeshCont
         "rules": rules,
         "endpoints": await collect_all(islice(_endpoints(db, target, proxies), MAX_ENDPOINTS)),
         "reasons": [reason.plain() for reason in reasons],
-        "problems": [plain_problem(p) for p in found[:MAX_RULES]],
+        "problems": [plain_problem(p) for p in problems[:MAX_RULES]],
     }
 
 

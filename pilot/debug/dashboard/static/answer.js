@@ -1,5 +1,5 @@
 // The state of the mesh in one sentence, and what else is affected.
-import { clock, count, h, link, mark, nameOf, number, objectLink, show, span, to, toObject, toProxy } from "./dom.js";
+import { clock, count, h, link, mark, nameOf, number, objectLink, show, span, to, toProxy } from "./dom.js";
 
 const DAY = 86400;
 const TYPES = { cds: "clusters", eds: "endpoints", lds: "listeners", rds: "routes", sds: "secrets", ecds: "extensions", nds: "names" };

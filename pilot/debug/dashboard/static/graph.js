@@ -1,5 +1,5 @@
 // The graph: gateways and namespaces, or the services of one namespace with their neighbours.
-import { ask, compare, count, cutAt, h, link, mark, number, s, shortHost, show, span, to, toPlace, toService } from "./dom.js";
+import { compare, count, cutAt, h, mark, number, s, shortHost, span, to, toPlace, toService } from "./dom.js";
 import { layered, path, stacked } from "./layout.js";
 
 const MOST = 60, BATCH = 30; // boxes of services in a graph, and boxes that are drawn in a frame
@@ -70,9 +70,10 @@ export class Graph {
     const rates = traffic?.nodes || {}, flows = new Map((traffic?.edges || []).map((one) => [`${one.from}\n${one.to}`, one]));
     const links = [...view.links], shown = new Set(view.nodes.map((node) => node.id)), known = new Set(links.map((one) => `${one.from}\n${one.to}`));
     for (const flow of flows.values()) if (!known.has(`${flow.from}\n${flow.to}`) && shown.has(flow.from) && shown.has(flow.to)) links.push({ from: flow.from, to: flow.to, kinds: [], by: [], count: 0 });
+    for (const node of view.nodes) if (rates[node.id]) node.h += 14;
     const linked = new Set(links.flatMap((one) => [one.from, one.to]));
     const inside = view.nodes.filter((node) => linked.has(node.id)), loose = view.nodes.filter((node) => !linked.has(node.id));
-    const { boxes, lines, height } = arrange(inside, links, width, flows.size > 0);
+    const { boxes, lines, height } = arrange(inside, links, width);
     let bottom = height;
     if (loose.length) {
       const columns = Math.max(1, Math.floor((width + 12) / 172)), w = Math.floor((width - 12 * (columns - 1)) / columns);
@@ -112,13 +113,13 @@ export class Graph {
     const signs = node.kind === "service" ? [
       data.mtls === "STRICT" && icon("lock"), data.access === "restricted" && icon("shield"), data.access === "closed" && icon("closed"),
     ] : [];
-    const flow = rate ? h("span", { class: "flow" }, rateText(rate)) : null;
+    const flow = rate ? h("small", { class: rate.errors > 0.01 * rate.rate ? "flow failing" : "flow", title: rateText(rate) }, shortRate(rate, node.kind !== "service")) : null;
     const about = `${node.kind} ${node.title}${node.about ? `, ${node.about}` : ""}, ${words}${data.mtls ? `, mutual TLS ${data.mtls}` : ""}${data.access && data.access !== "open" ? `, access ${data.access}` : ""}`;
     const made = h(
-      "a", { class: `box ${node.kind} ${level}`, href: node.kind === "service" ? toService(data) : toPlace(node.id), "data-place": node.id, "aria-label": about, title: `${node.title}: ${words}`,
+      "a", { class: `box ${node.kind} ${level}${flow ? " rated" : ""}`, href: node.kind === "service" ? toService(data) : toPlace(node.id), "data-place": node.id, "aria-label": about, title: `${node.title}: ${words}`,
         style: { left: `${at.x}px`, top: `${at.y}px`, width: `${at.w}px`, height: `${at.h}px` },
         onmouseenter: () => this.light(node.id), onmouseleave: () => this.light(""), onfocus: () => this.light(node.id), onblur: () => this.light("") },
-      h("span", { class: `shape ${level}`, "aria-hidden": "true" }), h("span", { class: "name" }, node.title, h("small", {}, signs.filter(Boolean), node.about, flow)),
+      h("span", { class: `shape ${level}`, "aria-hidden": "true" }), h("span", { class: "name" }, node.title, h("small", {}, signs.filter(Boolean), rate?.p99 !== undefined && data.ready === data.total && node.kind === "service" ? null : node.about, rate?.p99 !== undefined && node.kind === "service" ? h("span", { class: "p99" }, latency(rate.p99)) : null)), flow,
     );
     this.elements.set(node.id, made);
     return made;
@@ -164,9 +165,9 @@ export class Graph {
 }
 
 // Chooses layers where there is room for them, and one column otherwise.
-function arrange(nodes, links, width, wide) {
+function arrange(nodes, links, width) {
   const first = new Set(nodes.filter((node) => node.kind === "gateway").map((node) => node.id));
-  for (const [boxWidth, gap] of wide ? SIZES.slice(0, 3) : SIZES) {
+  for (const [boxWidth, gap] of SIZES) {
     const columns = Math.floor((width + gap) / (boxWidth + gap));
     if (columns < 3) continue;
     const result = layered(nodes, links, { boxWidth, gap, row: ROW, columns, tallest: 14, first });
@@ -197,11 +198,12 @@ export const nameOfPlace = (place) => {
   return kind === "namespace" ? `namespace ${name}` : kind === "service" ? `${shortHost(rest, namespace)} (${namespace})` : `gateway ${name}`;
 };
 
-export function rateText(of) {
-  const rate = of.rate >= 10 ? of.rate.toFixed(0) : of.rate >= 0.1 ? of.rate.toFixed(1) : of.rate.toFixed(2);
-  const good = of.rate ? 100 * (1 - (of.errors || 0) / of.rate) : 100;
-  return `${rate}/s · ${good === 100 ? "100" : good.toFixed(good > 99 ? 2 : 1)} %${of.p99 !== undefined ? ` · ${of.p99 >= 1000 ? `${(of.p99 / 1000).toFixed(1)} s` : `${Math.round(of.p99)} ms`}` : ""}`;
-}
+const perSecond = (rate) => `${rate >= 10 ? rate.toFixed(0) : rate >= 0.1 ? rate.toFixed(1) : rate.toFixed(2)}/s`;
+const latency = (ms) => (ms >= 1000 ? `${(ms / 1000).toFixed(1)} s` : `${Math.round(ms)} ms`);
+// Rounded down, so that 100 % means that no request failed.
+const success = (of, digits) => { const share = of.rate ? 100 * (1 - (of.errors || 0) / of.rate) : 100; return `${share === 100 ? "100" : (Math.floor(share * 10 ** digits) / 10 ** digits).toFixed(digits)} %`; };
+export const rateText = (of) => `${perSecond(of.rate)} · ${success(of, 2)} succeed${of.p99 !== undefined ? ` · p99 ${latency(of.p99)}` : ""}`;
+const shortRate = (of, whole) => `${perSecond(of.rate)}  ${success(of, 1).replace(" ", "")}${whole && of.p99 !== undefined ? `  ${latency(of.p99)}` : ""}`;
 
 const ICONS = {
   lock: "M4 7V5a4 4 0 0 1 8 0v2h1v8H3V7zm2 0h4V5a2 2 0 0 0-4 0z", shield: "M8 1l6 2v5c0 4-3 6-6 7-3-1-6-3-6-7V3zm0 2L4 4.400V8c0 2.600 1.800 4 4 5z",

@@ -2,7 +2,7 @@
 import { drawAnswer, drawTiles } from "./answer.js";
 import { charts, pointOf } from "./charts.js";
 import { ask, clock, command, h, link, parse, show, span, to } from "./dom.js";
-import { Graph, legend, rateText } from "./graph.js";
+import { Graph, legend } from "./graph.js";
 import { drawCertificates, drawChanges, drawProblems, drawProxies, overview } from "./lists.js";
 import { drawObject } from "./object.js";
 import { drawProxy, drawResource, drawResources } from "./proxy.js";

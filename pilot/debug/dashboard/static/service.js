@@ -1,5 +1,5 @@
 // One service: why requests fail, who may call it, routes, rules, endpoints and what changed. And one namespace, one line.
-import { ask, command, compare, count, fold, h, link, mark, nameOf, number, objectLink, section, serviceLink, shortHost, show, table, to, toObject, toProxy } from "./dom.js";
+import { command, compare, count, fold, h, link, mark, nameOf, number, objectLink, section, serviceLink, shortHost, show, table, to, toObject, toProxy } from "./dom.js";
 import { changeItem, LEVEL, problemItem, STATE, stateText } from "./lists.js";
 import { levelOf, nameOfPlace, rateText, wordsOf } from "./graph.js";
 import { proxyName } from "./answer.js";
@@ -13,7 +13,7 @@ export function drawService(service, state) {
   const changes = state.changes.filter((change) => change.objects.some((one) => related.has(nameOf(one)) && change.total < 1000)).slice(0, 5);
   return [
     h("h2", {}, name), h("p", { class: "soft" }, `${host} · ports ${service.ports.map((port) => `${port.number} ${port.protocol}`).join(", ") || "none"} · `, link(to("namespace", namespace), `namespace ${namespace}`), " · ", objectLink(service.source)),
-    verdict(service), traffic ? h("p", {}, h("b", {}, "Traffic: "), rateText(traffic)) : null,
+    verdict(service, traffic), traffic ? h("p", {}, h("b", {}, "Traffic: "), rateText(traffic)) : null,
     callers(service, state),
     section("Routes", service.routes.length ? service.routes.map(route) : h("p", {}, "No VirtualService or HTTPRoute concerns it: requests go to its endpoints.")),
     service.rules.length ? section("Destination rules", service.rules.map(rule)) : null,
@@ -27,8 +27,9 @@ export function drawService(service, state) {
 
 const podOf = (service) => service.endpoints.find((one) => one.proxy).proxy.replace(/-\d+$/, "");
 
-function verdict(service) {
-  const reasons = service.reasons, problems = service.problems.filter((one) => one.severity !== "info" && one.code !== "refused" );
+function verdict(service, traffic) {
+  const failing = traffic && traffic.errors > 0.01 * traffic.rate ? [{ severity: "error", text: `${((100 * traffic.errors) / traffic.rate).toFixed(1)} % of its requests fail with a status of 5xx.` }] : [];
+  const reasons = [...failing, ...service.reasons], problems = service.problems.filter((one) => one.severity !== "info" && one.code !== "refused" );
   if (!reasons.length && !problems.length) return h("p", { class: "verdict ok" }, mark("ok", "Nothing found that makes requests fail."));
   return h("div", { class: "verdict" }, reasons.length ? [h("h3", {}, "Why requests may fail"), h("ul", { class: "items" }, reasons.map((one) => h("li", {}, mark(LEVEL[one.severity], one.severity), " ", one.text, one.object ? [" ", objectLink(one.object, (one.text.match(/^spec\.\S+/) || [""])[0])] : null)))] : null, problems.length ? [h("h3", {}, "Problems of its objects"), h("ul", { class: "items" }, problems.slice(0, 10).map(problemItem))] : null);
 }
@@ -83,8 +84,9 @@ function rule(one) {
 
 function endpoints(service) {
   if (!service.endpoints.length) return h("p", { class: "none" }, service.total < 0 ? "Requests go to the address that clients choose." : "It has no endpoints.");
-  const rows = service.endpoints.map((one) => [`${one.address}:${one.port}`, mark(one.ready ? "ok" : "bad", one.ready ? "ready" : one.health), one.proxy ? link(toProxy(one.proxy), one.proxy.replace(/-\d+$/, "")) : one.inMesh ? "not connected here" : "no proxy", one.version, one.locality]);
-  return [table(["endpoint", "health", "proxy", "version", "locality"], rows), service.total > rows.length ? h("p", {}, `${number(service.total - rows.length)} more.`) : null];
+  const local = service.endpoints.some((one) => one.locality), heads = ["endpoint", "health", "proxy", "version", ...(local ? ["locality"] : [])];
+  const rows = service.endpoints.map((one) => [`${one.address}:${one.port}`, mark(one.ready ? "ok" : "bad", one.ready ? "ready" : one.health), one.proxy ? link(toProxy(one.proxy), one.proxy.replace(/-\d+$/, "")) : one.inMesh ? "not connected here" : "no proxy", one.version, ...(local ? [one.locality] : [])]);
+  return [table(heads, rows), service.total > rows.length ? h("p", {}, `${number(service.total - rows.length)} more.`) : null];
 }
 
 // A namespace: its health, services, and what calls in and out.

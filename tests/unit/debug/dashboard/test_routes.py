@@ -26,8 +26,8 @@ async def test_page_loads_no_external_resources() -> None:
                 assert response.status == 200
                 assert "default-src 'self'" in response.headers["Content-Security-Policy"]
                 assert "innerHTML" not in text
-                for known in ("http://www.w3.org/2000/svg", "http://prometheus.istio-system:9090", "spiffe://"):
-                    text = text.replace(known, "")
+                for address in ("http://www.w3.org/2000/svg", "http://prometheus.istio-system:9090", "spiffe://"):
+                    text = text.replace(address, "")
                 assert "://" not in text, path
         async with client.get("/") as response:
             assert routes.PATH in await response.text()

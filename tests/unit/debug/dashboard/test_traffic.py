@@ -64,11 +64,11 @@ def test_rates_belong_to_the_visible_places() -> None:
 
 
 async def test_rates_are_requested_once_in_a_period(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    queries: list[str] = []
     fail = False
 
     async def query(request: web.Request) -> web.Response:
-        asked.append(str((await request.post())["query"]))
+        queries.append(str((await request.post())["query"]))
         if fail:
             return web.Response(status=500, text="no")
         labels = {"source_workload_namespace": "b", "source_canonical_service": "api", "destination_service": WEB}
@@ -81,8 +81,8 @@ async def test_rates_are_requested_once_in_a_period(monkeypatch: pytest.MonkeyPa
         for _ in range(2):
             shown = await rates.show(GRAPH, "")
             assert (shown["enabled"], shown["error"], shown["edges"][0]["rate"]) == (True, "", 2.0)
-        assert len(asked) == 6
-        assert all("istio_request" in text for text in asked)
+        assert len(queries) == 6
+        assert all("istio_request" in text for text in queries)
         monkeypatch.setattr(traffic, "PERIOD", 0.0)
         fail = True
         shown = await rates.show(GRAPH, "")

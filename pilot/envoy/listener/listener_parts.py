@@ -13,7 +13,7 @@ from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 
 from pilot.envoy.network_filter import http_connection_manager
-from pilot.envoy.resource import Resource, length_delimited
+from pilot.envoy.resource import Resource, length_delimited, varint
 from pilot.envoy.well_known_types import TYPE_PREFIX
 from pilot.lib.xds_types import LISTENER
 
@@ -64,19 +64,26 @@ def serialize_fields(manager: hcm_pb2.HttpConnectionManager) -> bytes:
 def assemble(parts: ListenerParts, tracing: bytes) -> Resource:
     """Return the listener of a workload. `tracing` comes from `serialize_fields`."""
     body = [parts.head]
-    body += [length_delimited(_CHAINS, _join(c, tracing)) for c in parts.chains]
+    for chain in parts.chains:
+        body += _field(_CHAINS, _pieces(chain, tracing))
     if parts.default is not None:
-        body.append(length_delimited(_DEFAULT, _join(parts.default, tracing)))
+        body += _field(_DEFAULT, _pieces(parts.default, tracing))
     return Resource(parts.name, LISTENER, b"".join(body))
 
 
 def traced(chain: ChainParts, tracing: bytes) -> ChainParts:
     """Return a chain that includes its tracing, for listeners that contain services with different tracing."""
-    return ChainParts(_join(chain, tracing))
+    return ChainParts(b"".join(_pieces(chain, tracing)))
 
 
-def _join(chain: ChainParts, tracing: bytes) -> bytes:
+def _pieces(chain: ChainParts, tracing: bytes) -> list[bytes]:
+    """Return the pieces of a serialized chain. The manager is large, so it is only copied when the pieces are joined."""
     if not chain.manager:
-        return chain.head
-    config = _ANY_HEAD + length_delimited(_ANY_VALUE, chain.manager + tracing)
-    return chain.head + length_delimited(_FILTERS, _FILTER_HEAD + length_delimited(_CONFIG, config))
+        return [chain.head]
+    config = [_ANY_HEAD, *_field(_ANY_VALUE, [chain.manager, tracing])]
+    return [chain.head, *_field(_FILTERS, [_FILTER_HEAD, *_field(_CONFIG, config)])]
+
+
+def _field(number: int, pieces: list[bytes]) -> list[bytes]:
+    """Return the pieces of a protobuf field that contains a message."""
+    return [varint(number << 3 | 2) + varint(sum(map(len, pieces))), *pieces]

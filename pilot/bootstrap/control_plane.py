@@ -79,6 +79,7 @@ from pilot.xds.admission import (
     allow_objects,
     allow_objects_to_namespace,
     stream_limits,
+    stream_rate,
 )
 from pilot.xds.ads import Ads, AdsOptions
 from pilot.xds.caller_budgets import CallerBudgets, caller_limits
@@ -170,7 +171,7 @@ class ControlPlane:
         self.pusher = Pusher(self.discovery, self.metrics, write_limits(settings.serve), on_push)
         self._aliases = parse_aliases(settings.serve.cluster_aliases)
         self._admission, self._budgets = (
-            Admission(settings.serve.stream_rate),
+            Admission(stream_rate(settings.serve.stream_rate)),
             CallerBudgets(caller_limits(settings.serve)),
         )
         self._clock = PausedClock(clock or _LoopClock())

@@ -172,9 +172,10 @@ class ServeSettings:
         4 * 1024 * 1024, "Maximum size of a request, in bytes.", env="ISTIO_GPRC_MAXRECVMSGSIZE"
     )
     stream_rate: float = setting(
-        0.0,
+        -1.0,
         "Maximum number of new streams per second, for which callers take turns by address. A stream that would have "
-        "to wait for more than a second is rejected. 0 means no limit.",
+        "to wait for more than a second is rejected. 0 means 15, and 5 more for each CPU, but at most 100. A negative "
+        "number means no limit.",
         env="PILOT_MAX_REQUESTS_PER_SECOND",
     )
     max_types: int = setting(

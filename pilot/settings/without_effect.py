@@ -1,11 +1,14 @@
-"""Environment variables that istiod reads but that have no effect in pyistiod.
+"""Environment variables without effect: those that only istiod reads, and unknown ones.
 
-`VARIABLES` maps each of them to the reason, which the warning states.
+`VARIABLES` maps each variable that istiod reads to the reason, which the warning states.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+
+from pilot.lib.suggestion import did_you_mean
 
 _CACHED = "a resource stays cached while any proxy uses it, and is rebuilt only when it changes"
 VARIABLES: Mapping[str, str] = {
@@ -27,6 +30,25 @@ VARIABLES: Mapping[str, str] = {
 def without_effect(environ: Mapping[str, str]) -> list[str]:
     """Return a warning for each variable in `VARIABLES` that is set."""
     return [f"environment variable {name} has no effect: {why}" for name, why in VARIABLES.items() if environ.get(name)]
+
+
+_PREFIX = re.compile("(PILOT|AMBIENT|ENABLE|ISTIO)_")
+_OF_SERVICE = re.compile(
+    r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)", re.ASCII
+)
+"""Variables that Kubernetes sets for each Service of the namespace, such as istio-ingressgateway."""
+_MOST = 20
+"""Maximum number of warnings about unknown variables."""
+
+
+def unknown(environ: Mapping[str, str], names: Iterable[str]) -> list[str]:
+    """Return a warning for each variable with a prefix of istiod's variables that is none of `names`."""
+    known_names = {*names, *VARIABLES}
+    others = [name for name in sorted(environ) if _PREFIX.match(name) and name not in known_names]
+    others = [name for name in others if not _OF_SERVICE.fullmatch(name)]
+    return [
+        f"unknown environment variable {name} has no effect{did_you_mean(name, known_names)}" for name in others[:_MOST]
+    ]
 
 
 def paragraph() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -19,6 +20,13 @@ from pilot.xds.session.session import Session
 
 MAX_WAIT = 1.0
 """Maximum number of seconds that a new stream waits. A stream that would wait longer is rejected."""
+
+
+def stream_rate(setting: float, cpus: int | None = None) -> float:
+    """Return the rate of new streams that a setting means, or 0 for no limit. 0 in the setting depends on the CPUs."""
+    if setting:
+        return max(setting, 0.0)
+    return float(min(15 + 5 * (len(os.sched_getaffinity(0)) if cpus is None else cpus), 100))
 
 
 class Admission:

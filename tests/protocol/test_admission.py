@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pilot.xds.admission import Admission
+from pilot.xds.admission import Admission, stream_rate
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,15 @@ async def test_admission_rate(rate: float, arrivals: list[float], admitted: list
         now = arrival
         results.append(await admission.admit("10.0.0.1"))
     assert (results, recorded_delays) == (admitted, delays)
+
+
+@pytest.mark.parametrize(
+    ("setting", "cpus", "rate"),
+    [(0.0, 1, 20.0), (0.0, 2, 25.0), (0.0, 4, 35.0), (0.0, 32, 100.0), (2.5, 4, 2.5), (-1.0, 4, 0.0)],
+)
+def test_rate_of_zero_depends_on_the_number_of_cpus(setting: float, cpus: int, rate: float) -> None:
+    assert stream_rate(setting, cpus) == rate
+    assert stream_rate(0.0) >= 20.0
 
 
 async def test_flood_of_streams_of_one_caller_does_not_use_up_the_rate_of_others() -> None:

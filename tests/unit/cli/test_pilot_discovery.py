@@ -110,8 +110,8 @@ def test_blocked_log_reader_does_not_block_the_process(tmp_path: pathlib.Path) -
         "metadata": {"name": "wrong", "namespace": "shop"},
     }
     for file in range(180):  # lines of 1 KB, more than the pipe and the queue can hold
-        fields = {f"field-{number}-{'x' * 1000}": 1 for number in range(100)}
-        (tmp_path / f"{file}.json").write_text(json.dumps({**entry, "spec": fields}))
+        fields = {f"field-{number}-{'x' * 1000}": 1 for number in range(99)}
+        (tmp_path / f"{file}.json").write_text(json.dumps({**entry, "spec": {"hosts": "a string", **fields}}))
     arguments = flags(tmp_path, httpAddr=f"127.0.0.1:{http}", monitoringAddr=f"127.0.0.1:{monitoring}")
     process = subprocess.Popen([PROGRAM, "discovery", *arguments], stdout=subprocess.PIPE)
 
@@ -130,7 +130,8 @@ def test_blocked_log_reader_does_not_block_the_process(tmp_path: pathlib.Path) -
     assert metric is not None
     dropped = sum(int(count) for count in re.findall(rb"dropped (\d+) log lines", log))
     assert dropped >= int(metric[1]) > 100
-    assert dropped + len(re.findall(rb"unknown-field", log)) == 180 * 100
+    others = dropped + len(re.findall(rb"unknown-field|wrong-type", log)) - 180 * 100
+    assert 0 <= others < 20  # dropped lines that report no problem
 
 
 def address_of(plane: ControlPlane, port: str) -> str:

@@ -7,6 +7,7 @@ import re
 from operator import attrgetter
 
 import pytest
+import yaml
 
 from pilot.lib.duration import Duration
 from pilot.lib.flags import FlagError, scan
@@ -159,3 +160,54 @@ def test_istiod_variables_without_effect_are_reported() -> None:
 
 def test_no_variable_is_both_read_and_without_effect() -> None:
     assert {d.env for d in declared(Settings())} & VARIABLES.keys() == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "suggestion"),
+    [
+        ("PILOT_DEBOUNCE_AFTR", "; did you mean PILOT_DEBOUNCE_AFTER?"),
+        ("PILOT_PUSH_THROTLE", "; did you mean PILOT_PUSH_THROTTLE?"),
+        ("AMBIENT_ENABLE_XYZW", ""),
+        ("ENABLE_NATIVE_SIDECAR", "; did you mean ENABLE_NATIVE_SIDECARS?"),
+        ("ISTIO_Q", ""),
+    ],
+)
+def test_unknown_variable_has_one_warning(name: str, suggestion: str) -> None:
+    (warning,) = load([], {name: "x"}).warnings
+    assert warning.startswith(f"unknown environment variable {name} has no effect")
+    assert not suggestion or warning.endswith(suggestion)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "HOME",
+        "PYISTIOD_X",
+        "ISTIO_INGRESSGATEWAY_SERVICE_HOST",
+        "ISTIO_INGRESSGATEWAY_SERVICE_PORT_HTTPS",
+        "ISTIO_INGRESSGATEWAY_PORT",
+        "PILOT_PORT_15010_TCP_ADDR",
+    ],
+)
+def test_variables_of_others_have_no_warning(name: str) -> None:
+    assert load([], {name: "x"}).warnings == []
+
+
+def test_number_of_warnings_about_unknown_variables_is_limited() -> None:
+    assert len(load([], {f"PILOT_{number}": "x" for number in range(1000)}).warnings) == 20
+
+
+def test_variables_of_the_manifests_are_known() -> None:
+    root = pathlib.Path(__file__).parents[3] / "deploy" / "manifests"
+    documents = (d for path in root.rglob("*.yaml") for d in yaml.safe_load_all(path.read_text()) if d)
+    containers = [
+        container
+        for document in documents
+        if document["kind"] == "Deployment"
+        for container in document["spec"]["template"]["spec"]["containers"]
+        if container["name"] == "discovery"
+    ]
+    assert containers
+    for container in containers:
+        environ = {variable["name"]: "" for variable in container["env"]}
+        assert not [w for w in load([], environ).warnings if w.startswith("unknown")]

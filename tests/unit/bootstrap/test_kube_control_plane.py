@@ -69,6 +69,22 @@ async def test_configuration_survives_an_api_server_outage(server: ApiServer, tm
         assert await process.clusters() == {"two"}
 
 
+async def test_large_objects_are_read_at_start_and_invalid_ones_rejected(
+    server: ApiServer, tmp_path: pathlib.Path
+) -> None:
+    labels = ", ".join(f"n{number}: v" for number in range(1000))
+    endpoints = ", ".join(f"{{address: 10.0.0.1, labels: {{{labels}}}}}" for _ in range(10))
+    resolution = f"resolution: STATIC, endpoints: [{endpoints}]"
+    server.apply(entry("large").replace("resolution: NONE", resolution))
+    lists = ", ".join(["[]"] * 30_000)
+    server.apply(entry("hostile").replace("ports", f"subjectAltNames: [{lists}], ports"))
+    server.apply(entry("small"))
+    async with running(kubeconfig=str(write_kubeconfig(server, tmp_path / "config"))) as process:
+        await until(lambda: process.plane.ready or process.task.done())
+        assert await process.clusters() == {"large", "small"}
+        assert {(p.object.name, p.code) for p in process.plane.problems} >= {("hostile", "wrong-type")}
+
+
 async def test_readiness_waits_for_the_first_sync(server: ApiServer, tmp_path: pathlib.Path) -> None:
     path = write_kubeconfig(server, tmp_path / "config")
     await server.stop()

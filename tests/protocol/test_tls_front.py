@@ -159,8 +159,10 @@ class SilentPeer:
         self._reader, self._writer = reader, writer
 
     @classmethod
-    async def connect(cls, port: int, source: str = "127.0.0.1") -> SilentPeer:
-        return cls(*await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0)))
+    async def connect(cls, port: int, source: str = "127.0.0.1", data: bytes = b"") -> SilentPeer:
+        peer = cls(*await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0)))
+        peer._writer.write(data)
+        return peer
 
     @classmethod
     async def stall(cls, port: int) -> SilentPeer:
@@ -197,7 +199,7 @@ async def test_slow_handshake_is_closed() -> None:
 
 
 async def test_silent_connections_are_evicted_for_new_peers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(front_module, "MAX_HANDSHAKES", 4)
+    monkeypatch.setattr(front_module, "MAX_WAITING", 4)
     evicted = list[str]()
     async with (
         serving_echo(now=lambda: 100.0, on_limit=evicted.append) as echo,
@@ -248,18 +250,41 @@ async def test_stalled_handshakes_delay_others_only_briefly(monkeypatch: pytest.
             peer.close()
 
 
-async def test_full_port_accepts_again_after_half_of_the_handshakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(front_module, "MAX_HANDSHAKES", 4)
-    async with serving_echo() as echo, echo.channel() as channel:
-        stalled = [await SilentPeer.stall(echo.port) for _ in range(4)]
+async def test_silent_connections_delay_no_handshake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front_module, "MAX_HANDSHAKES", 1)
+    async with serving_echo(now=lambda: 100.0) as echo, echo.channel() as channel:
+        silent = [await SilentPeer.connect(echo.port) for _ in range(50)]
+        assert await echo.ask(channel, b"a") == b"a"
+        assert not any(peer.is_closed for peer in silent)
+        for peer in silent:
+            peer.close()
+
+
+async def test_addresses_take_turns_when_handshakes_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front_module, "MAX_HANDSHAKES", 1)
+    async with serving_echo(now=lambda: 100.0) as echo, echo.channel() as channel:
+        stalled = await SilentPeer.stall(echo.port)
+        flood = [await SilentPeer.connect(echo.port, "127.0.0.9", b"\x16\x03\x01") for _ in range(20)]
         request = asyncio.create_task(echo.ask(channel, b"a"))
-        for peer in stalled[:2]:
-            await asyncio.sleep(0.2)
-            assert not request.done()
-            peer.close()
+        await asyncio.sleep(0.2)
+        assert not request.done()
+        stalled.close()  # next is a peer of the flood, and then the request
+        await asyncio.sleep(0.2)
+        assert not request.done()
+        flood[0].close()
         assert await request == b"a"
-        for peer in stalled[2:]:
+        for peer in flood[1:]:
             peer.close()
+
+
+async def test_waiting_connections_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    async with serving_echo(now=lambda: now) as echo:
+        silent = await SilentPeer.connect(echo.port)
+        await asyncio.sleep(0.1)
+        now += front_module.HANDSHAKE_TIMEOUT
+        await echo.until(lambda: silent.is_closed)
+        silent.close()
 
 
 @pytest.mark.parametrize("error", [ConnectionAbortedError(), OSError("too many open files")])

@@ -14,7 +14,6 @@ import secrets
 import socket
 import ssl
 import time
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -23,14 +22,18 @@ from pilot.xds.authn.identity import Caller, IdentityError, metadata_of
 from pilot.xds.net.listen_address import Address, format_peer
 from pilot.xds.net.listening_sockets import listening_sockets
 from pilot.xds.tls.tls_connection import ReadNames, TlsConnection
+from pilot.xds.tls.waiting_peers import Peer, WaitingPeers
 
 HANDSHAKE_TIMEOUT = 30.0
-"""Number of seconds within which a peer must complete the handshake. It is long enough for thousands of simultaneous
-peers."""
+"""Number of seconds within which a peer must send data and complete the handshake. It is long enough for thousands of
+simultaneous peers."""
+MAX_WAITING = 4096
+"""Maximum number of peers whose handshake has not started. Beyond that, the oldest one of the source address with the
+most is disconnected."""
 MAX_HANDSHAKES = 256
-"""Maximum number of concurrent handshakes. Additional peers wait in the kernel's queue, in order of arrival."""
+"""Maximum number of concurrent handshakes. Other peers that have sent data wait, and source addresses take turns."""
 CROWDED_HANDSHAKE_TIMEOUT = 5.0
-"""Handshake timeout while `MAX_HANDSHAKES` are in progress. It is short, so that stalled peers do not block others."""
+"""Handshake timeout while others wait for `MAX_HANDSHAKES`. It is short, so that stalled peers do not block others."""
 ACCEPTS_PER_ROUND = 32
 """Maximum number of connections accepted in one iteration of the event loop."""
 SLICE_SECONDS = 0.01
@@ -58,11 +61,10 @@ class TlsFront:
         name = f"pyistiod/{secrets.token_hex(16)}"
         self.inner, self._inner_address = f"unix-abstract:{name}", f"\0{name}"
         self._listeners: list[socket.socket] = []
+        self._waiting = WaitingPeers()
         self._handshakes: dict[TlsConnection, float] = {}  # start by connection, oldest first
-        self._unfinished: Counter[str] = Counter()  # handshakes by source address
         self._open: dict[str, TlsConnection] = {}
         self._slice_ends_at: float | None = None
-        self._is_full = False
         self._timer: asyncio.TimerHandle | None = None
 
     # -- the port ------------------------------------------------------------------------------------------------------
@@ -103,6 +105,8 @@ class TlsFront:
         self.stop_accepting()
         if self._timer is not None:
             self._timer.cancel()
+        for peer in self._waiting.take_since(float("inf")):
+            self._disconnect(peer)
         for connection in (*self._handshakes, *self._open.values()):
             connection.close()
 
@@ -116,7 +120,7 @@ class TlsFront:
     # -- connections ---------------------------------------------------------------------------------------------------
 
     def _accept_from(self, listener: socket.socket) -> None:
-        if listener in self._listeners and not self._is_full:
+        if listener in self._listeners:
             asyncio.get_running_loop().add_reader(listener, self._accept, listener)
 
     def _accept(self, listener: socket.socket) -> None:
@@ -131,40 +135,41 @@ class TlsFront:
                 loop.remove_reader(listener)
                 loop.call_later(ACCEPT_RETRY_DELAY, self._accept_from, listener)
                 return
-            self._start_handshake(accepted, peer)
-            if len(self._handshakes) >= MAX_HANDSHAKES and not self._evict_silent_peer():
-                self._is_full = True
-                for other in self._listeners:
-                    loop.remove_reader(other)
-                return
+            accepted.setblocking(False)
+            self._add(Peer(accepted, peer, self._now()))
 
-    def _evict_silent_peer(self) -> bool:
-        """Close one of the connections that wait for a ClientHello. It is the oldest of those from the source address
-        with the most unfinished handshakes.
+    def _add(self, peer: Peer) -> None:
+        """Wait until a peer sends data."""
+        self._waiting.add(peer)
+        asyncio.get_running_loop().add_reader(peer.connection, self._on_data, peer)
+        if len(self._waiting) > MAX_WAITING:
+            self._disconnect(self._waiting.take_oldest_of_busiest())
+            self._on_limit("handshakes")
 
-        The newest connection is never closed. Return False if no other connection waits for a ClientHello.
-        """
-        *older, _ = self._handshakes
-        for connection in sorted(older, key=lambda other: self._unfinished[other.host], reverse=True):
-            if connection.is_silent:
-                connection.close()
-                self._on_limit("handshakes")
-                return True
-        return False
+    def _disconnect(self, peer: Peer) -> None:
+        asyncio.get_running_loop().remove_reader(peer.connection)
+        peer.connection.close()
 
-    def _start_handshake(self, accepted: socket.socket, peer: Any) -> None:
-        accepted.setblocking(False)
+    def _on_data(self, peer: Peer) -> None:
+        asyncio.get_running_loop().remove_reader(peer.connection)
+        self._waiting.mark_ready(peer)
+        self._start_handshakes()
+
+    def _start_handshakes(self) -> None:
+        while len(self._handshakes) < MAX_HANDSHAKES and (peer := self._waiting.take_ready()) is not None:
+            self._start_handshake(peer)
+
+    def _start_handshake(self, peer: Peer) -> None:
         with contextlib.suppress(OSError):  # the peer may already have disconnected
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            peer.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            outer = self.context.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
+            outer = self.context.wrap_socket(peer.connection, server_side=True, do_handshake_on_connect=False)
         except (OSError, ValueError):
-            accepted.close()
+            peer.connection.close()
             return
         connection = TlsConnection(
             outer,
-            peer[0],
-            format_peer(peer),
+            format_peer(peer.name),
             self._inner_address,
             self._read_names,
             self._on_open,
@@ -172,7 +177,6 @@ class TlsFront:
             self._on_limit,
         )
         self._handshakes[connection] = self._now()
-        self._unfinished[connection.host] += 1
         asyncio.get_running_loop().add_reader(outer, self._continue_handshake, connection)
 
     def _continue_handshake(self, connection: TlsConnection) -> None:
@@ -197,22 +201,15 @@ class TlsFront:
         self._finish_handshake(connection)
 
     def _finish_handshake(self, connection: TlsConnection) -> None:
-        """Remove a handshake. If the port had stopped accepting connections, resume once half of the handshakes are
-        finished."""
-        if self._handshakes.pop(connection, None) is not None:
-            self._unfinished[connection.host] -= 1
-            if not self._unfinished[connection.host]:
-                del self._unfinished[connection.host]
-        if self._is_full and len(self._handshakes) <= MAX_HANDSHAKES // 2:
-            self._is_full = False
-            for listener in self._listeners:
-                self._accept_from(listener)
+        if self._handshakes.pop(connection, None) is not None and self._listeners:
+            self._start_handshakes()
 
     def _sweep(self) -> None:
-        """Close connections whose handshake takes too long, oldest first."""
-        while self._is_full and self._evict_silent_peer():
-            pass
-        limit = self._now() - (CROWDED_HANDSHAKE_TIMEOUT if self._is_full else HANDSHAKE_TIMEOUT)
+        """Close connections whose handshake takes too long, oldest first, and peers that have sent nothing for long."""
+        now = self._now()
+        for peer in self._waiting.take_since(now - HANDSHAKE_TIMEOUT):
+            self._disconnect(peer)
+        limit = now - (CROWDED_HANDSHAKE_TIMEOUT if self._waiting.has_ready else HANDSHAKE_TIMEOUT)
         for connection, since in list(self._handshakes.items()):
             if since > limit:
                 break

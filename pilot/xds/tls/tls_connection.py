@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import select
 import socket
 import ssl
 from _ssl import ENCODING_DER
@@ -34,7 +33,6 @@ Raises IdentityError if the certificate does not belong to the mesh, or if a cer
 class TlsConnection:
     """The TLS connection of a peer.
 
-    host: Source address without the port.
     name: Name by which the gRPC server knows the peer, or "" if the connection is not forwarded yet.
     certificate_names: Names in the peer's certificate.
     on_open: Called when the connection to the gRPC server is established.
@@ -45,7 +43,6 @@ class TlsConnection:
     def __init__(
         self,
         outer: ssl.SSLSocket,
-        host: str,
         address: str,
         inner_address: str,
         read_names: ReadNames,
@@ -53,7 +50,7 @@ class TlsConnection:
         on_close: Callable[[TlsConnection], None],
         on_limit: Callable[[str], None],
     ) -> None:
-        self.host, self.address, self.name = host, address, ""
+        self.address, self.name = address, ""
         self.certificate_names: tuple[str, ...] = ()
         self._loop = asyncio.get_running_loop()
         self._outer, self._inner_address, self._read_names = outer, inner_address, read_names
@@ -62,15 +59,6 @@ class TlsConnection:
         self._inner: socket.socket | None = None
         self._flows: tuple[Flow, ...] = ()
         self._is_secured = self._is_closed = False
-
-    @property
-    def is_silent(self) -> bool:
-        """True if no complete ClientHello has arrived, and no data is waiting to be read."""
-        if self._outer.shared_ciphers() is not None:
-            return False
-        poller = select.poll()
-        poller.register(self._outer, select.POLLIN)
-        return not poller.poll(0)
 
     def handshake(self) -> None:
         """Continue the handshake as far as the received bytes allow."""

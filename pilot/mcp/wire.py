@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf import any_pb2, descriptor, json_format, timestamp_pb2
 from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from pilot.mcp.object_types import ObjectType, spec_message
 from protos.istio import resource_pb2
@@ -133,8 +134,8 @@ def message_to_builtins(message: Any) -> Any:
     """Return a message as plain data, in the form that users write in files. Names are JSON names, and unset fields are
     omitted.
 
-    Unlike in protobuf's JSON format, 64-bit integers are numbers. Raise ValueError if JSON cannot represent the
-    message.
+    Unlike in protobuf's JSON format, 64-bit integers are numbers. A field of a newer version of the message is named
+    after its number, such as `unknownField12`, and has no value. Raise ValueError if JSON cannot represent the message.
     https://protobuf.dev/programming-guides/json/
     """
     message_type = message.DESCRIPTOR
@@ -148,7 +149,9 @@ def message_to_builtins(message: Any) -> Any:
         return message.ToJsonString()
     if message_type.full_name in _WRAPPERS:
         return _scalar(message_type.fields_by_name["value"], message.value)
-    return {field.json_name: _field(field, value) for field, value in message.ListFields()}
+    fields = {field.json_name: _field(field, value) for field, value in message.ListFields()}
+    unknown = UnknownFieldSet(message)
+    return {**fields, **{f"unknownField{unknown[index].field_number}": True for index in range(len(unknown))}}
 
 
 def _field(field: Any, value: Any) -> Any:

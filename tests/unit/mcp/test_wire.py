@@ -12,9 +12,10 @@ from google.protobuf import any_pb2, struct_pb2
 
 from pilot.config.catalogue import CATALOGUE
 from pilot.config.kind import AnyKind
+from pilot.ingest.decode import decode_document
 from pilot.mcp.object_types import ObjectType, parse_object_type, spec_message
 from pilot.mcp.wire import RESOURCE, InvalidResourceError, decode_object, encode_object, message_to_builtins
-from protos.istio import destination_rule_pb2, resource_pb2, workload_entry_pb2
+from protos.istio import authorization_policy_pb2, destination_rule_pb2, resource_pb2, workload_entry_pb2
 
 ENTRY = ObjectType("networking.istio.io", "v1", "WorkloadEntry")
 ROUTE = ObjectType("gateway.networking.k8s.io", "v1", "HTTPRoute")
@@ -71,6 +72,25 @@ def test_objects_round_trip() -> None:
         "a",
         {"apiVersion": "networking.istio.io/v1", "kind": "WorkloadEntry", "metadata": metadata, "spec": spec},
     )
+
+
+def test_fields_of_a_newer_message_are_unknown_fields() -> None:
+    policy = authorization_policy_pb2.AuthorizationPolicy()
+    source = policy.rules.add()
+    getattr(source, "from").add().source.MergeFromString(b"\x0a\x01a\xba\x3e\x03new")
+    assert message_to_builtins(policy) == {
+        "rules": [{"from": [{"source": {"principals": ["a"], "unknownField999": True}}]}]
+    }
+    decoded = decode_document(
+        {
+            "apiVersion": "security.istio.io/v1",
+            "kind": "AuthorizationPolicy",
+            "metadata": {"name": "a"},
+            "spec": message_to_builtins(policy),
+        }
+    )
+    assert decoded.entries[0].object.spec.rules == ()  # fails closed
+    assert [p.path for p in decoded.problems] == ["spec.rules[0]", "spec.rules[0].from[0].source.unknownField999"]
 
 
 def test_kinds_without_message_use_structs() -> None:

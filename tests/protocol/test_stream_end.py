@@ -21,7 +21,7 @@ from pilot.xds.ads import EOF, SERVICE
 from pilot.xds.debug_requests import DebugAnswer, DebugRequestError
 from pilot.xds.net.tcp_connections import TcpConnections
 from pilot.xds.push.write_limiter import WriteLimits
-from testing.clients.ads import NODE, Client, Server, serving
+from testing.clients.ads import NODE, SECONDS, Client, Server, serving
 
 
 class Call:
@@ -220,3 +220,40 @@ async def test_stream_that_reads_no_debug_answers_holds_one(variant: str) -> Non
             await client.request("istio.io/debug", "page")
         await server.eventually(lambda: not server.discovery.connections())
         assert (built, held) == (1, 0)
+
+
+async def test_streams_that_clients_end_before_their_turn_to_be_written_end() -> None:
+    async with serving() as server:
+        server.set("cds", a="1")
+        async with asyncio.timeout(SECONDS):
+            await asyncio.gather(*(server.ads._delta(None, HalfClosedCall()) for _ in range(500)))
+        assert not server.discovery.connections()
+
+
+class HalfClosedCall:
+    """A gRPC call whose client sends one request, and ends its side after a few turns of the event loop."""
+
+    def __init__(self) -> None:
+        self._requests = [encode_request("cds", NODE)]
+
+    def peer(self) -> str:
+        return "ipv4:10.0.0.1:99"
+
+    def invocation_metadata(self) -> tuple[()]:
+        return ()
+
+    def cancelled(self) -> bool:
+        return False
+
+    def code(self) -> None:
+        return None
+
+    async def read(self) -> Any:
+        if self._requests:
+            return self._requests.pop()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return EOF
+
+    async def write(self, _: bytes) -> None:
+        await asyncio.sleep(0)

@@ -80,6 +80,8 @@ class Pusher:
             if connection.finished:
                 return
             await self._time_slicer.wait_turn()
+            if connection.finished:  # while it waited for its turn
+                return
             since, reasons = connection.begin(), connection.reasons
             self._metrics.dequeued(time.monotonic() - since, reasons)
             has_written = False

@@ -11,7 +11,7 @@ from pilot.config.problem import error
 from pilot.ingest.decode import Decoded, DocumentOrigin
 from pilot.ingest.ledger import SourceLedger
 from pilot.ingest.namespace_filter import Edit
-from pilot.ingest.object_decoder import TOO_DEEP, ObjectDecoder, refuse, row_of, slices
+from pilot.ingest.object_decoder import LARGE, TOO_DEEP, ObjectDecoder, refuse, row_of, slices
 from pilot.kube.list_watch import NamespacedName, ObjectChange
 from pilot.lib.logging.log import scope
 
@@ -39,10 +39,18 @@ class KubeObjects:
         self._decoder = decoder
 
     async def receive(self, changes: Sequence[ObjectChange]) -> None:
-        """Put changes into the batch."""
-        for slice_ in slices(changes, lambda change: len(change.raw or b"")):
-            await asyncio.sleep(0)
-            await self._put([(change.name, await self._decode(change)) for change in slice_])
+        """Put changes into the batch. Large objects are decoded at the same time, so that their namespaces take
+        turns."""
+        async with asyncio.TaskGroup() as group:
+            large = {
+                id(change): group.create_task(self._decode(change))
+                for change in changes
+                if change.raw is not None and len(change.raw) >= LARGE
+            }
+            for slice_ in slices(changes, lambda change: len(change.raw or b"")):
+                await asyncio.sleep(0)
+                decoded = [await (large.get(id(change)) or self._decode(change)) for change in slice_]
+                await self._put(zip([change.name for change in slice_], decoded, strict=True))
 
     async def _put(self, decoded: Iterable[tuple[NamespacedName, Decoded | None]]) -> None:
         async with self._ledger.turn:

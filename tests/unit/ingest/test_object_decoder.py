@@ -18,9 +18,10 @@ from pilot.ingest.ledger import Ledger
 from pilot.ingest.object_decoder import LARGE, PROGRAM, ObjectDecoder
 from pilot.ingest.problems import ProblemStore
 from pilot.kube.list_watch import NamespacedName, ObjectChange
+from pilot.lib.fair_slots import FairSlots
 from pilot.lib.workers.frames import JobLimits
 from pilot.lib.workers.job_queue import JobSource
-from pilot.lib.workers.pool import WorkerPool
+from pilot.lib.workers.pool import Overload, WorkerPool
 
 NAME = NamespacedName("shop", "large")
 ORIGIN = DocumentOrigin("west")
@@ -106,6 +107,30 @@ async def test_small_objects_and_kinds_without_rules_need_no_worker() -> None:
     assert (await decoder.decode(VIRTUAL_SERVICE, ORIGIN, NAME, virtual_service(prefixes(10)))).entries
     secret = {"metadata": {"name": "large", "namespace": "shop"}, "data": {"a": "AAAA" * LARGE}}
     assert (await decoder.decode(SECRET, ORIGIN, NAME, json.dumps(secret).encode())).entries
+
+
+async def test_large_objects_of_one_namespace_do_not_delay_those_of_another() -> None:
+    order: list[str] = []
+
+    class Turns:
+        """Runs one job at a time. The jobs of namespaces take turns."""
+
+        def __init__(self) -> None:
+            self._slots = FairSlots(1, 100)
+
+        async def run(self, caller: JobSource, *parts: bytes) -> bytes:
+            async with self._slots.slot(caller.namespace):
+                order.append(caller.namespace)
+                await asyncio.sleep(0)
+                raise Overload("busy")
+
+    source = Ledger(ProblemStore(lambda problem: None)).source(0, "west")
+    objects = KubeObjects(VIRTUAL_SERVICE, ORIGIN, source, Rows(), ObjectDecoder(Turns()))
+    raw = virtual_service(prefixes(3000))
+    names = [NamespacedName("hostile", f"a{number}") for number in range(20)]
+    await objects.receive([ObjectChange(name, raw) for name in (*names, NAME)])
+    assert len(order) == 21
+    assert order.index("shop") <= 2
 
 
 class Rows:

@@ -4,7 +4,7 @@ This package uses only the standard library.
 """
 
 from pilot.derive.collection import Collection
-from pilot.derive.derived import Derived, Gather, Lookup, derived, derived_in_steps, hub
+from pilot.derive.derived import Derived, Gather, Lookup, derived, derived_in_steps, hub, run_steps
 from pilot.derive.graph import UNSET, CycleError, Database, Node, Paused
 from pilot.derive.table import Index, Table
 
@@ -23,4 +23,5 @@ __all__ = [
     "derived",
     "derived_in_steps",
     "hub",
+    "run_steps",
 ]

@@ -40,6 +40,15 @@ def derived_in_steps(fn: Callable[Concatenate[D, P], Generator[None, None, T]]) 
     return declared
 
 
+def run_steps(steps: Generator[None, None, T]) -> T:
+    """Run all steps without interruption, and return their value."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+
+
 def hub(fn: Callable[Concatenate[D, P], T]) -> Derived[P, T]:
     """Declare a derived value that has many inputs and many readers, such as the list of all public services.
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 
 import msgspec
 from envoy.config.endpoint.v3 import endpoint_pb2
 
+from pilot.derive import run_steps
 from pilot.envoy import names
 from pilot.envoy.endpoint.client_location import ClientLocationKey
 from pilot.envoy.endpoint.endpoint_policy import EndpointPolicy
 from pilot.envoy.endpoint.lb_endpoint import EndpointTunnel, LbEndpointOptions, LocalityMember, is_draining
-from pilot.envoy.endpoint.locality_group import LocalityGroup, build_assignment, group_by_locality
+from pilot.envoy.endpoint.locality_group import STEP, LocalityGroup, build_assignment, group_by_locality
 from pilot.envoy.endpoint.locality_priorities import arrange_by_locality
 from pilot.envoy.endpoint.split_horizon import keep_mtls, replace_with_gateways
 from pilot.lib.addresses import is_ip, joined
@@ -52,20 +53,29 @@ def build_cluster_load_assignment(
     name: str, endpoints: Iterable[Endpoint], options: AssignmentOptions, uses_mtls: Callable[[Endpoint], bool]
 ) -> endpoint_pb2.ClusterLoadAssignment:
     """Return the assignment of a cluster. `uses_mtls` decides whether an endpoint is reached with mesh mTLS."""
-    return build_assignment(name, build_groups(endpoints, options, uses_mtls), options.lb_options)
+    return run_steps(assignment_in_steps(name, endpoints, options, uses_mtls))
+
+
+def assignment_in_steps(
+    name: str, endpoints: Iterable[Endpoint], options: AssignmentOptions, uses_mtls: Callable[[Endpoint], bool]
+) -> Generator[None, None, endpoint_pb2.ClusterLoadAssignment]:
+    """Return the same as `build_cluster_load_assignment`, after yielding between endpoints."""
+    groups = yield from build_groups(endpoints, options, uses_mtls)
+    return (yield from build_assignment(name, groups, options.lb_options))
 
 
 def build_groups(
     endpoints: Iterable[Endpoint], options: AssignmentOptions, uses_mtls: Callable[[Endpoint], bool]
-) -> list[LocalityGroup]:
+) -> Generator[None, None, list[LocalityGroup]]:
     """Return the endpoints that a client receives, grouped by locality and priority."""
-    groups = group_by_locality(
-        [
-            LocalityMember(e, uses_mtls(e), e.weight or 1, find_tunnel(e, options))
-            for e in endpoints
-            if is_eligible(e, options)
-        ]
-    )
+    members = []
+    for number, endpoint in enumerate(endpoints):
+        if is_eligible(endpoint, options):
+            tunnel = find_tunnel(endpoint, options)
+            members.append(LocalityMember(endpoint, uses_mtls(endpoint), endpoint.weight or 1, tunnel))
+        if number % STEP == STEP - 1:
+            yield
+    groups = group_by_locality(members)
     if options.gateways.gateways or options.client.cross_network != "sni":
         groups = replace_with_gateways(
             groups,

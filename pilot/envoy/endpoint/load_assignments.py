@@ -6,9 +6,11 @@ client's scope itself. Clients for which these are equal share the assignment.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from envoy.config.endpoint.v3 import endpoint_pb2
 
-from pilot.derive import Gather, derived
+from pilot.derive import Gather, derived, derived_in_steps
 from pilot.envoy import names
 from pilot.envoy.cluster.cluster_builder import ClusterDestination
 from pilot.envoy.cluster.cluster_keys import (
@@ -19,7 +21,11 @@ from pilot.envoy.cluster.cluster_keys import (
     location_independent_keys,
 )
 from pilot.envoy.cluster.cluster_traits import without_scope
-from pilot.envoy.endpoint.assignment_builder import AssignmentOptions, build_cluster_load_assignment
+from pilot.envoy.endpoint.assignment_builder import (
+    AssignmentOptions,
+    assignment_in_steps,
+    build_cluster_load_assignment,
+)
 from pilot.envoy.endpoint.client_location import ClientLocationKey, unlocated_client
 from pilot.envoy.endpoint.endpoint_inputs import (
     client_location,
@@ -43,10 +49,10 @@ from pilot.mesh.registry.networks import NetworkGateways, all_network_gateways, 
 from pilot.mesh.tables.database import Mesh
 
 
-@derived
+@derived_in_steps
 def _load_assignment(
     db: Mesh, key: ResolvedClusterKey, proxy_type: NodeType, client: ClientLocationKey, sni: bool
-) -> Resource | None:
+) -> Generator[None, None, Resource | None]:
     destination = find_eds_destination(db, key, proxy_type)
     if destination is None or (sni and destination.service.mesh_external):
         return None
@@ -58,7 +64,8 @@ def _load_assignment(
     if waypoint is not None:
         assignment = _build_ingress_waypoint(db, key.cluster, destination, client, waypoint)
     else:
-        assignment = _build(db, key.cluster, destination, client, sni, network_gateways(db), inline=False)
+        gateways = network_gateways(db)
+        assignment = yield from _build(db, key.cluster, destination, client, sni, gateways, inline=False)
     return Resource.of(ENDPOINT, assignment, assignment.cluster_name)
 
 
@@ -134,14 +141,15 @@ def inline_load_assignment(
     return _inline_load_assignment(db, key, client_location(db, endpoint_policy(db, destination, True), outbound), sni)
 
 
-@derived
+@derived_in_steps
 def _inline_load_assignment(
     db: Mesh, key: ResolvedClusterKey, client: ClientLocationKey, sni: bool
-) -> endpoint_pb2.ClusterLoadAssignment | None:
+) -> Generator[None, None, endpoint_pb2.ClusterLoadAssignment | None]:
     destination = find_destination(db, key)
     if destination is None:
         return None
-    assignment = _build(db, key.cluster, destination, client, sni, all_network_gateways(db), inline=True)
+    gateways = all_network_gateways(db)
+    assignment = yield from _build(db, key.cluster, destination, client, sni, gateways, inline=True)
     return assignment if assignment.endpoints else None
 
 
@@ -153,7 +161,7 @@ def _build(
     sni: bool,
     gateways: NetworkGateways,
     inline: bool,
-) -> endpoint_pb2.ClusterLoadAssignment:
+) -> Generator[None, None, endpoint_pb2.ClusterLoadAssignment]:
     name = names.dns_srv(key.port, key.subset, key.ref.hostname) if sni else key.name
     policy, lb_options = endpoint_policy(db, destination, inline), lb_endpoint_options(db, destination.service)
     options = AssignmentOptions(
@@ -166,6 +174,5 @@ def _build(
         prefers_hbone(db.settings.ambient),
         service_host=joined(key.ref.hostname, key.port),
     )
-    return build_cluster_load_assignment(
-        name, endpoints(db, key.ref, key.port), options, lambda e: uses_mtls(db, e, policy)
-    )
+    members = endpoints(db, key.ref, key.port)
+    return (yield from assignment_in_steps(name, members, options, lambda e: uses_mtls(db, e, policy)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Iterator
 
 import msgspec
 from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
@@ -10,6 +10,8 @@ from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
 from pilot.envoy.endpoint.lb_endpoint import LbEndpointOptions, LocalityMember, fill_lb_endpoint
 from pilot.mesh.model.endpoint import Locality
 
+STEP = 64
+"""Number of endpoints that are built at once, which takes less than a millisecond."""
 MAX_WEIGHT = 2**32 - 1
 
 
@@ -25,8 +27,10 @@ class LocalityGroup(msgspec.Struct):
         """Set the weight to the sum of the members' weights, or to None if there are no members."""
         self.weight = min(sum(m.weight for m in self.members), MAX_WEIGHT) if self.members else None
 
-    def fill(self, message: endpoint_components_pb2.LocalityLbEndpoints, lb_options: LbEndpointOptions) -> None:
-        """Fill an empty message with the group."""
+    def fill(
+        self, message: endpoint_components_pb2.LocalityLbEndpoints, lb_options: LbEndpointOptions
+    ) -> Iterator[None]:
+        """Fill an empty message with the group. Yield between endpoints."""
         locality = message.locality
         locality.SetInParent()
         locality.region, locality.zone, locality.sub_zone = (
@@ -34,8 +38,10 @@ class LocalityGroup(msgspec.Struct):
             self.locality.zone,
             self.locality.subzone,
         )
-        for member in self.members:
+        for number, member in enumerate(self.members):
             fill_lb_endpoint(message.lb_endpoints.add(), member, lb_options)
+            if number % STEP == STEP - 1:
+                yield
         if self.weight is not None:
             message.load_balancing_weight.value = self.weight
         message.priority = self.priority
@@ -58,9 +64,9 @@ def group_by_locality(members: Iterable[LocalityMember]) -> list[LocalityGroup]:
 
 def build_assignment(
     name: str, groups: Iterable[LocalityGroup], lb_options: LbEndpointOptions
-) -> endpoint_pb2.ClusterLoadAssignment:
+) -> Generator[None, None, endpoint_pb2.ClusterLoadAssignment]:
     """Return the assignment of a cluster with these groups of endpoints."""
     assignment = endpoint_pb2.ClusterLoadAssignment(cluster_name=name)
     for group in groups:
-        group.fill(assignment.endpoints.add(), lb_options)
+        yield from group.fill(assignment.endpoints.add(), lb_options)
     return assignment

@@ -77,7 +77,7 @@ def traced(chain: ChainParts, tracing: bytes) -> ChainParts:
 
 
 def _pieces(chain: ChainParts, tracing: bytes) -> list[bytes]:
-    """Return the pieces of a serialized chain. The manager is large, so it is only copied when the pieces are joined."""
+    """Return the pieces of a serialized chain. The manager is large, and only copied when the pieces are joined."""
     if not chain.manager:
         return [chain.head]
     config = [_ANY_HEAD, *_field(_ANY_VALUE, [chain.manager, tracing])]

@@ -20,6 +20,7 @@ from pilot.config.networking.destination_rule import (
     ZoneAwareLoadBalancerSetting,
 )
 from pilot.config.networking.virtual_service import PortSelector
+from pilot.derive import run_steps
 from pilot.envoy.endpoint.assignment_builder import AssignmentOptions, build_cluster_load_assignment, build_groups
 from pilot.envoy.endpoint.client_location import ClientLocationKey, build_client_location, label_distance
 from pilot.envoy.endpoint.endpoint_inputs import lb_endpoint_options
@@ -79,7 +80,7 @@ def locality_groups(
         sni,
         inline,
     )
-    groups = build_groups(endpoints, options, lambda e: e.tls_mode == "istio")
+    groups = run_steps(build_groups(endpoints, options, lambda e: e.tls_mode == "istio"))
     return [(g.priority, g.weight, [m.endpoint.addresses[0] for m in g.members]) for g in groups]
 
 

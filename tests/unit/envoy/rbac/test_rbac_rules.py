@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 import msgspec
@@ -11,6 +10,7 @@ import yaml
 from google.protobuf import json_format
 
 from pilot.config.security.authorization_policy import Rule
+from pilot.derive import run_steps
 from pilot.envoy.rbac.principal import RuleContext, claim_path, in_all_domains, with_aliases
 from pilot.envoy.rbac.rbac_rules import build_rule
 from pilot.lib.regex import MAX_LENGTH
@@ -21,18 +21,9 @@ ANY = {"any": True}
 
 def policy_fields(rule: str, tcp: bool = False, allows: bool = True, domains: tuple[str, ...] = DOMAINS) -> Any:
     """Return the RBAC policy of a rule as plain data, or None if the rule is dropped."""
-    steps = build_rule(msgspec.convert(yaml.safe_load(rule), Rule), RuleContext("own", domains, tcp), allows)
-    policy = _last(steps)
+    context = RuleContext("own", domains, tcp)
+    policy = run_steps(build_rule(msgspec.convert(yaml.safe_load(rule), Rule), context, allows))
     return json_format.MessageToDict(policy) if policy is not None else None
-
-
-def _last(steps: Generator[None, None, Any]) -> Any:
-    """Return the value of a generator."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as stop:
-            return stop.value
 
 
 def permissions(rule: str, **options: Any) -> Any:

@@ -60,7 +60,8 @@ class WaitingPeers:
 
     def take_oldest_of_busiest(self) -> Peer:
         """Remove and return the oldest peer of the source address with the most peers."""
-        peer = next(iter(max(self._by_host.values(), key=len)))
+        busiest = max(self._by_host.values(), key=len)
+        peer = next(iter(busiest))
         self.remove(peer)
         return peer
 

@@ -19,7 +19,10 @@ The keys of a mapping are fields too. Without a limit, the paths of all problems
 whole key.
 """
 LONGEST_MESSAGE = 2000
-"""The maximum number of characters of a message. Messages quote the values of fields, which can have a megabyte."""
+"""The maximum number of characters of a message, and of the path of a problem before `below` and `each` prepend to it.
+
+Messages quote the values of fields, and paths contain keys. Both can have a megabyte.
+"""
 
 
 class Severity(enum.StrEnum):
@@ -91,17 +94,21 @@ def plain_problem(p: Problem) -> dict[str, Any]:
 
 def error(code: str, path: str, message: str) -> Problem:
     """Return an error. `path` is relative to the checked value. `below` and `each` prepend to it."""
-    return Problem(code=code, path=path, message=cut(message, LONGEST_MESSAGE))
+    return Problem(code=code, path=cut(path, LONGEST_MESSAGE), message=cut(message, LONGEST_MESSAGE))
 
 
 def warning(code: str, path: str, message: str) -> Problem:
     """Return a warning. `path` is as in `error`."""
-    return Problem(code=code, path=path, message=cut(message, LONGEST_MESSAGE), severity=Severity.WARNING)
+    return Problem(
+        code=code, path=cut(path, LONGEST_MESSAGE), message=cut(message, LONGEST_MESSAGE), severity=Severity.WARNING
+    )
 
 
 def info(code: str, path: str, message: str) -> Problem:
     """Return information that is not a mistake. `path` is as in `error`."""
-    return Problem(code=code, path=path, message=cut(message, LONGEST_MESSAGE), severity=Severity.INFO)
+    return Problem(
+        code=code, path=cut(path, LONGEST_MESSAGE), message=cut(message, LONGEST_MESSAGE), severity=Severity.INFO
+    )
 
 
 def below(field: str, problems: Iterable[Problem]) -> Problems:

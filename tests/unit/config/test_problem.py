@@ -60,8 +60,9 @@ def test_paths_are_prefixed() -> None:
     ]
 
 
-def test_value_of_a_megabyte_is_cut_in_messages() -> None:
+def test_key_or_value_of_a_megabyte_is_cut_in_problems() -> None:
     value = "x" * 1_000_000
     for make in (error, warning, info):
-        problem = make("bad-host", "spec.host", f"{value!r} is not a domain name")
+        problem = make("bad-host", value, f"{value!r} is not a domain name")
+        assert problem.path == "x" * 2000 + "… (998000 more characters)"
         assert problem.message == "'" + "x" * 1999 + "… (998023 more characters)"

@@ -127,14 +127,14 @@ def start(config: pathlib.Path, source: str, hostile: int) -> Start:
         try:
             wait_ready(plane)
             ready = time.monotonic() - began
-            while (found := len(problems(plane))) < hostile and time.monotonic() - began < MOST_SECONDS:
+            while (count := len(problems(plane))) < hostile and time.monotonic() - began < MOST_SECONDS:
                 plane.check_alive()
                 time.sleep(1)
             status = pathlib.Path(f"/proc/{plane.child.pid}/status").read_text()
             peak = int(status.partition("VmHWM:")[2].split()[0]) / 1024
-            if found < hostile:
-                print(f"{hostile - found} hostile objects are no problem with a path")
-            return Start(ready, time.monotonic() - began if found >= hostile else float("inf"), peak)
+            if count < hostile:
+                print(f"{hostile - count} hostile objects are no problem with a path")
+            return Start(ready, time.monotonic() - began if count >= hostile else float("inf"), peak)
         finally:
             plane.stop()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Generator, Hashable, Mapping
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 from pilot.derive.graph import UNSET, Database, Derivation, Node, Paused
 from pilot.derive.patched import patch
@@ -35,7 +35,7 @@ def derived_in_steps(fn: Callable[Concatenate[D, P], Generator[None, None, T]]) 
     It should read what it needs before its first long loop. If it is interrupted while it reads another derived value,
     it starts again.
     """
-    declared: Derived[P, T] = Derived(fn, hub=False)
+    declared: Derived[P, T] = Derived(cast(Callable[..., T], fn), hub=False)
     declared.has_steps = True
     return declared
 

@@ -26,8 +26,8 @@ T = TypeVar("T")
 @derived
 def policy_size(db: Mesh, listening: ListeningFacet) -> int:
     """Return the size of the policies in a filter chain, in bytes."""
-    http = sum(item.ByteSize() for _, item in http_policy_filters(db, listening, 0))
-    network = sum(
+    http: int = sum(item.ByteSize() for _, item in http_policy_filters(db, listening, 0))
+    network: int = sum(
         item.ByteSize()
         for _, item in (*network_policy_filters(db, listening), *network_statistics_filters(db, listening))
     )

@@ -18,8 +18,7 @@ from pilot.mesh.analysis.export_to import check_export_to
 from pilot.mesh.analysis.selector import selected_anywhere
 from pilot.mesh.gateways.gateways import gateway_ports, servers
 from pilot.mesh.model.facets import PolicySubjectKey
-from pilot.mesh.registry.service_lookup import refs_by_hostname
-from pilot.mesh.registry.services import service
+from pilot.mesh.registry.services import refs_by_hostname, service
 from pilot.mesh.security.policies import policy_keys
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.route_limits import (

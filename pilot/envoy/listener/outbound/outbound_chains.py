@@ -57,8 +57,8 @@ def tcp_chains(db: Mesh, claim: AddressClaim, facet: OutboundListenersFacet) -> 
     services = [(key, row.spec) for key in keys if (row := virtual_service(db, key)) is not None]
     client = L4Client(facet.scope.namespace, facet.labels)
     find = find_tls_chains if claim.port.protocol.is_tls else find_tcp_chains
-    row = service(db, claim.ref)
-    limit = chains_per_port(len(row.ports) if row is not None else 1)
+    target = service(db, claim.ref)
+    limit = chains_per_port(len(target.ports) if target is not None else 1)
     rule_chains = list(islice(find(services, client, claim.port.number, claim.cidrs), limit))
     chains = [_rule_chain(db, chain, claim, facet) for chain in rule_chains]
     covered = bool(rule_chains) if claim.port.protocol.is_tls else any(c.terminal for c in rule_chains)

@@ -22,6 +22,7 @@ READERS = {
     "secret_access": "mesh/tables/credentials.py",
     "resolved_hosts": "mesh/registry/networks.py",
     "nacks": "mesh/tables/nacks.py",
+    "allocated_addresses": "mesh/registry/auto_addresses.py",
     "authority_roots": "mesh/tables/trust.py",
 }
 """Tables that do not belong to a kind, and the only module that may read each."""

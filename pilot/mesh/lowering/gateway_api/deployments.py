@@ -49,7 +49,7 @@ class DeployedPort(NamedTuple):
     name: str
     port: int
     protocol: str
-    transport: str = "TCP"
+    transport: str
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,7 +189,7 @@ def build_ports(listeners: Iterable[Listener], quic: bool = False) -> Iterator[D
 
     With `quic`, HTTPS listeners also have a UDP port, for HTTP/3. Names are unique and have at most 63 characters.
     """
-    yield DeployedPort("status-port", STATUS_PORT, "tcp")
+    yield DeployedPort("status-port", STATUS_PORT, "tcp", "TCP")
     numbers, names = {0}, {"status-port"}
     for position, listener in enumerate(listeners):
         port = listener_port(listener)
@@ -197,7 +197,7 @@ def build_ports(listeners: Iterable[Listener], quic: bool = False) -> Iterator[D
             numbers.add(port)
             name = _free_name(listener.name.replace(".", "-") or f"{listener.protocol.lower()}-{position}", port, names)
             names.add(name)
-            yield DeployedPort(name, port, listener.protocol.lower())
+            yield DeployedPort(name, port, listener.protocol.lower(), "TCP")
             if quic and listener.protocol.upper() == "HTTPS":
                 quic_name = _free_name(f"{name[: _MAX_NAME_LENGTH - len(_QUIC)]}{_QUIC}", port, names)
                 names.add(quic_name)

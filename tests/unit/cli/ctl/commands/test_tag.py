@@ -111,14 +111,21 @@ async def test_tag_is_set_moved_listed_and_removed(shell: Shell) -> None:
         "",
         f"{warning}Continue? [y/N]: n\nError: aborted, nothing was changed\n",
     )
-    message = "deleted MutatingWebhookConfiguration {}\n"
+    deleted = (
+        "deleted MutatingWebhookConfiguration istio-revision-tag-prod\n"
+        "deleted Service istio-system/istiod-revision-tag-prod\n"
+    )
     assert await run_tag(shell, "remove", "prod", stdin="y\n") == (
         0,
-        message.format("istio-revision-tag-prod"),
+        deleted,
         f"{warning}Continue? [y/N]: y\n",
     )
     assert await run_tag(shell, "remove", "prod", "-y") == (1, "", f"{warning}Error: tag prod does not exist\n")
-    assert await run_tag(shell, "remove", "canary") == (0, message.format("mine"), "")
+    assert await run_tag(shell, "remove", "canary") == (
+        0,
+        "deleted MutatingWebhookConfiguration mine\ndeleted Service istio-system/istiod-revision-tag-canary\n",
+        "",
+    )
     assert await run_tag(shell, "list") == (0, "TAG   REVISION   NAMESPACES\n", "")
 
 
@@ -186,7 +193,9 @@ async def test_default_tag_replaces_the_default_revision(shell: Shell) -> None:
     assert await run_tag(shell, "list") == (0, "TAG       REVISION   NAMESPACES\ndefault   r1         sugar\n", "")
     _, stdout, _ = await run_tag(shell, "remove", "default", "-y")
     assert stdout == (
-        "deleted MutatingWebhookConfiguration istio-revision-tag-default\ndeleted ValidatingWebhookConfiguration istiod-default-validator\n"
+        "deleted MutatingWebhookConfiguration istio-revision-tag-default\n"
+        "deleted ValidatingWebhookConfiguration istiod-default-validator\n"
+        "deleted Service istio-system/istiod-revision-tag-default\n"
     )
 
 
@@ -195,7 +204,7 @@ async def test_generate_prints_the_tag(shell: Shell) -> None:
         status, stdout, stderr = await run_tag(shell, "generate", *words)
         assert (status, stderr) == (0, "")
         assert stdout.removesuffix("\n") == stdout.rstrip("\n") != stdout
-        return list(yaml.safe_load_all(stdout))
+        return [plain for plain in yaml.safe_load_all(stdout) if plain["kind"] != "Service"]
 
     (prod,) = await generated("prod", "-r", "r2")
     assert prod["metadata"] == {

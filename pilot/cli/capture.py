@@ -37,7 +37,7 @@ def _run(argv: Sequence[str], clean: bool) -> int:
         print(USAGE + flag_sections(CaptureSettings()), end="")
         return 0
     arguments = [word for word in argv if word.partition("=")[0] not in ALWAYS]
-    loaded = load_sections(CaptureSettings(), arguments, os.environ)
+    loaded = load_sections(CaptureSettings(), arguments, os.environ, strict=True)
     settings = loaded.settings
     try:
         log.configure(settings.log.output_level, settings.log.as_json, settings.log.targets)

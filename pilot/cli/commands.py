@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from pilot.lib.flags import FlagError
+from pilot.lib.logging.log import scope
 from pilot.lib.suggestion import did_you_mean
 from pilot.lib.text import one_line
 
@@ -55,6 +56,8 @@ class Program(NamedTuple):
 
 
 def fail(text: str) -> int:
-    """Print an error as one sentence, and return the exit status."""
+    """Print an error as one sentence, after the log, and return the exit status."""
+    for handler in scope("default").handlers:
+        handler.flush()
     print(f"Error: {one_line(text)}", file=sys.stderr)
     return 1

@@ -40,13 +40,17 @@ def load(argv: Sequence[str], environ: Mapping[str, str]) -> Loaded[Settings]:
     return loaded
 
 
-def load_sections(defaults: Section, argv: Sequence[str], environ: Mapping[str, str]) -> Loaded[Section]:
-    """Return the settings that `defaults` declares. Raise FlagError if a flag is invalid.
+def load_sections(
+    defaults: Section, argv: Sequence[str], environ: Mapping[str, str], strict: bool = False
+) -> Loaded[Section]:
+    """Return the settings that `defaults` declares. Raise FlagError if a flag is invalid, or misspelt and `strict`.
 
     If a variable is invalid, the default applies and a warning is returned, as in Istio.
     """
     settings = list(declared(defaults))
     flag_texts, warnings = _scan(argv, settings)
+    if strict and (misspelt := [text for text in warnings if text.endswith("?")]):
+        raise flags.FlagError(misspelt[0])
     values: Values = {d.path: d.default for d in settings}
     for d in settings:
         if d.env and (environ.get(d.env) or (d.may_be_empty and d.env in environ)):

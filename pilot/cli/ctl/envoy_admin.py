@@ -37,7 +37,13 @@ def open_admin(client: dict[str, Any]) -> Iterator[str]:
         else _forward(proxy_id, str(metadata.get("NAME", "")), str(metadata.get("NAMESPACE", "")), port)
     )
     with connection as admin:
-        node_id = _node_id(admin)
+        try:
+            node_id = _node_id(admin)
+        except CommandError as error:
+            raise CommandError(
+                f"{error.message}. This needs the admin interface of {proxy_id}: forward its port {port} to this "
+                "machine, or use --envoy URL or a config_dump with --file FILE"
+            ) from error
         if proxy_id not in node_id.split("~"):
             raise CommandError(
                 f"the server at {admin} is not the Envoy of {proxy_id}, but {node_id or 'another server'}; use --envoy "

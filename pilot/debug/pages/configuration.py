@@ -87,13 +87,27 @@ def mesh(sources: Sources, query: Query) -> Any:
 
 
 async def problemz(sources: Sources, query: Query) -> Any:
-    """Return the current problems in users' objects. If the query contains `namespace`, include only objects in it."""
+    """Return the current problems in users' objects. If the query contains `namespace`, include only objects in it.
+
+    Raise Refused if there is nothing in the namespace.
+    """
     namespace = query.get("namespace")
     problems = [
         p for p in await collect_all(sources.problems()) if namespace is None or p.object.namespace == namespace
     ]
+    if namespace and not problems and not any(await collect_all(_is_in(sources, namespace))):
+        raise Refused(404, f"there are no objects in the namespace {namespace!r}\n")
     places = await find_places(sources, ((p.object, p.path) for p in problems if not p.file))
     return [plain_problem(_placed(p, places.get((p.object, p.path)))) for p in problems]
+
+
+def _is_in(sources: Sources, namespace: str) -> Iterator[bool]:
+    """Yield for each proxy and object whether it is in a namespace, or is the namespace itself."""
+    for connection in sources.fleet.connections():
+        yield connection.proxy.namespace == namespace
+    for kind in sources.db.catalogue:
+        for key, _ in tuple(kind.table(sources.db).rows()):
+            yield key.namespace == namespace or (kind.id.name == "Namespace" and key.name == namespace)
 
 
 def _placed(problem: Problem, place: FilePlace | None) -> Problem:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pilot.lib.duration import Duration
+from pilot.lib.flags import FlagError
 from pilot.settings import Settings
 from pilot.settings.ambient import AmbientSettings
 from pilot.settings.declaration import FOREVER, declared, section, setting
@@ -256,3 +257,10 @@ def test_nested_sections() -> None:
 def test_main_prints_the_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     assert capsys.readouterr().out.split("\n## ")[1:] == TABLES
+
+
+def test_misspelt_flag_is_an_error_if_strict() -> None:
+    message = r"^unknown flag --confgDir has no effect; did you mean --configDir\?$"
+    with pytest.raises(FlagError, match=message):
+        load_sections(Settings(), ["--confgDir=a"], {}, strict=True)
+    assert load_sections(Settings(), ["--other=a"], {}, strict=True).warnings == ["unknown flag --other has no effect"]

@@ -68,7 +68,9 @@ def analyze(
     running control plane is checked. Each object is checked by itself and against the other objects, with the rules of
     the control plane. The exit status is 79 if a problem reaches the failure threshold, and 1 if nothing was checked.
     """
-    reports, checked = _of_files(files, mesh_config, selection.namespace) if files else _of_control_plane(client)
+    reports, checked = (
+        _of_files(files, mesh_config, selection.namespace) if files else _of_control_plane(client, selection)
+    )
     findings = selection.apply(reports)
     where = f" in namespace {selection.namespace}" if selection.namespace else ""
     result = selection.show(findings, f"✔ No validation issues found{where}.")
@@ -77,9 +79,10 @@ def analyze(
         click.get_current_context().exit(FOUND)
 
 
-def _of_control_plane(client: PageClient) -> tuple[list[dict[str, Any]], str]:
+def _of_control_plane(client: PageClient, selection: Selection) -> tuple[list[dict[str, Any]], str]:
     """Return the problems in the configuration of a control plane, and the line that says what was checked."""
-    return client.get("problemz"), f"Checked the configuration of the control plane at {client.address}."
+    query = {"namespace": selection.namespace} if selection.namespace else {}
+    return client.get("problemz", **query), f"Checked the configuration of the control plane at {client.address}."
 
 
 def _of_files(files: Iterable[str], mesh_config: str | None, namespace: str | None) -> tuple[list[dict[str, Any]], str]:

@@ -49,7 +49,7 @@ def authz() -> None:
     metavar="NAME=VALUE",
     help="claim of a validated JWT, as text or JSON; may be repeated",
 )
-@click.option("--port", type=int, metavar="NUMBER", help="port of the workload")
+@click.option("--port", type=click.IntRange(1, 65535), metavar="NUMBER", help="port of the workload")
 @click.option("--tcp", is_flag=True, default=None, help="evaluate a TCP connection instead of an HTTP request")
 @with_output
 @with_client

@@ -24,7 +24,7 @@ from pilot.debug.sources import Sources
 from pilot.envoy.resource import Resource
 from pilot.ingest.files.field_lines import find_lines
 from pilot.mesh.tables.database import Mesh
-from testing.mesh.debug_pages import Ask
+from testing.mesh.debug_pages import Ask, refusal
 from testing.mesh.debug_server import FakeFleet, sources, with_health
 
 
@@ -68,6 +68,19 @@ async def test_problemz(ask: Ask) -> None:
         }
     ]
     assert await ask("/debug/problemz?namespace=mugs") == []
+
+
+async def test_problems_of_an_empty_namespace_are_refused(client: TestClient[web.Request, web.Application]) -> None:
+    text = "there are no objects in the namespace 'cellar'\n"
+    assert await refusal(client, "/debug/problemz?namespace=cellar") == (404, text)
+
+
+async def test_status_of_an_unknown_kind_is_refused(client: TestClient[web.Request, web.Application]) -> None:
+    status, text = await refusal(client, "/debug/statusz?kind=httproutes")
+    assert (status, text.partition("; kinds are")[0]) == (
+        400,
+        "objects of the kind 'httproutes' have no status; did you mean HTTPRoute?",
+    )
 
 
 async def test_problem_between_objects_has_the_place_of_its_field(tmp_path: pathlib.Path) -> None:

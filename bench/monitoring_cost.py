@@ -30,7 +30,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 from typical_objects_cost import Mesh, Plane, turns
 
-SCRAPE_SECONDS, PICTURE_SECONDS = 5.0, 3.0
+SCRAPE_SECONDS, PICTURE_SECONDS = 5.0, 2.0
 EVENTS = ("endpoint", "virtualservice", "destinationrule")
 PARTS = ("cold", "reconnect", "edits", "sum")
 MAX_INCREASE = 0.03
@@ -45,16 +45,12 @@ async def scrape(session: aiohttp.ClientSession, base: str) -> None:
 
 async def open_page(session: aiohttp.ClientSession, base: str) -> None:
     """Read the event stream of the dashboard, and request the mesh as the dashboard does, with a minimum interval."""
-    due, stale, proxy_ids = 0.0, True, set[str]()
+    due, stale = 0.0, True
     async with session.get(f"{base}/debug/dashboard/events", timeout=aiohttp.ClientTimeout(total=None)) as events:
         async for line in events.content:
             if line.startswith(b"data:"):
                 event = json.loads(line[5:])
-                previous = set(proxy_ids)
-                proxy_ids = proxy_ids.union(row["id"] for row in event.get("proxies", ())).difference(
-                    event.get("gone", ())
-                )
-                stale = stale or proxy_ids != previous or not event.keys().isdisjoint(("picture", "problems"))
+                stale = stale or not event.keys().isdisjoint(("graph", "problems", "fleet", "revision"))
             if stale and time.monotonic() >= due:
                 stale, due = False, time.monotonic() + PICTURE_SECONDS
                 async with session.get(f"{base}/debug/dashboard/mesh") as response:

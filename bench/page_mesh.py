@@ -288,34 +288,37 @@ def nodes(mesh: list[Place], count: int) -> list[Any]:
     return result
 
 
-async def follow(address: str, node: Any, answer: str) -> None:
+async def follow(channel: Any, node: Any, answer: str) -> None:
     """Keep a stream open until cancelled, and reconnect when it ends.
 
-    Every response is acknowledged, unless `answer` is "refuse", which rejects listeners, or "none".
+    Every response is acknowledged, unless `answer` is "refuse", which rejects routes, or "none".
     """
     request = discovery_pb2.DiscoveryRequest
+    while True:
+        call = channel.stream_stream(ADS, request.SerializeToString, discovery_pb2.DiscoveryResponse.FromString)()
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            for type_url, names in ((CDS, ()), (LDS, ()), (RDS, ("80",))):
+                await call.write(request(node=node, type_url=type_url, resource_names=names))
+            responses = 0
+            while (response := await call.read()) is not EOF:
+                responses += 1
+                names = ("80",) if response.type_url == RDS else ()
+                reply = request(type_url=response.type_url, response_nonce=response.nonce, resource_names=names)
+                if answer == "refuse" and response.type_url == RDS:
+                    reply.error_detail.code = 13
+                    reply.error_detail.message = "route: unknown cluster 'outbound|80|v3|cart.shop.svc.cluster.local'"
+                else:
+                    reply.version_info = response.version_info
+                if answer != "none" or responses < 3:
+                    await call.write(reply)
+        await asyncio.sleep(1)
+
+
+async def connect(address: str, node: Any, answer: str) -> None:
+    """Connect a proxy until cancelled."""
     options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
     async with grpc.aio.insecure_channel(address, options=options) as channel:
-        while True:
-            call = channel.stream_stream(ADS, request.SerializeToString, discovery_pb2.DiscoveryResponse.FromString)()
-            with contextlib.suppress(grpc.aio.AioRpcError):
-                for type_url, names in ((CDS, ()), (LDS, ()), (RDS, ("80",))):
-                    await call.write(request(node=node, type_url=type_url, resource_names=names))
-                acknowledged = 0
-                while (response := await call.read()) is not EOF:
-                    acknowledged += 1
-                    names = ("80",) if response.type_url == RDS else ()
-                    reply = request(type_url=response.type_url, response_nonce=response.nonce, resource_names=names)
-                    if answer == "refuse" and response.type_url == RDS:
-                        reply.error_detail.code = 13
-                        reply.error_detail.message = (
-                            "route: unknown cluster 'outbound|80|v3|cart.shop.svc.cluster.local'"
-                        )
-                    else:
-                        reply.version_info = response.version_info
-                    if answer != "none" or acknowledged < 3:
-                        await call.write(reply)
-            await asyncio.sleep(1)
+        await follow(channel, node, answer)
 
 
 async def run_proxies(address: str, mesh: list[Place], count: int, refusing: int, silent: int) -> None:
@@ -325,7 +328,7 @@ async def run_proxies(address: str, mesh: list[Place], count: int, refusing: int
     async with asyncio.TaskGroup() as group:
         for number, node in enumerate(every):
             place = len(every) - number - 1
-            group.create_task(follow(address, node, answers[place] if place < len(answers) else ""))
+            group.create_task(connect(address, node, answers[place] if place < len(answers) else ""))
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator
 from typing import Literal
 
@@ -14,6 +15,7 @@ from pilot.debug.history import History
 from pilot.ingest.batch import ENDPOINTS, Commit
 from pilot.ingest.ledger import Ledger
 from pilot.lib.metrics.metrics import Metrics
+from pilot.mesh.tables.database import MESH_CONFIG
 from pilot.xds.push.discovery import Discovery
 
 Action = Literal["add", "update", "delete", "change"]
@@ -29,13 +31,21 @@ class DashboardData:
 
     def on_change(self, event: int, commit: Commit, proxies: int) -> None:
         """Record a commit, and the number of proxies that it affects."""
-        endpoints = sum(table in ENDPOINTS for table, _, _ in commit.edits)
-        edits = ((table, key, row) for table, key, row in commit.edits if table not in ENDPOINTS)
+        tables = Counter(table for table, _, _ in commit.edits)
+        endpoints = sum(tables[table] for table in ENDPOINTS)
+        written = {table for table in tables if table not in ENDPOINTS and self._is_written(table)}
+        edits = ((table, key, row) for table, key, row in commit.edits if table in written)
         objects = [
             self._changed(table, key, _action(commit, table, row is None))
             for table, key, row in itertools.islice(edits, LISTED)
         ]
-        self.changes.record(event, objects, len(commit.edits) - endpoints, endpoints, proxies)
+        total = sum(tables[table] for table in written)
+        if total or endpoints:
+            self.changes.record(event, objects, total, endpoints, proxies)
+
+    def _is_written(self, table: str) -> bool:
+        """Return whether users write the rows of a table. The control plane adds the rows of the other tables."""
+        return table == MESH_CONFIG or self._catalogue.find_by_table(table) is not None
 
     def _changed(self, table: str, key: object, action: Action) -> ChangedObject:
         kind = self._catalogue.find_by_table(table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
@@ -182,5 +183,5 @@ async def list_proxies(fleet: Fleet, namespace: str, state: str, text: str, now:
         and state in ("", row.state(now))
         and text.lower() in f"{row.name}.{row.namespace} {row.kind} {row.version}".lower()
     ]
-    rows.sort(key=lambda row: row.rank(now))
+    await asyncio.to_thread(rows.sort, key=lambda row: row.rank(now))
     return {"total": len(rows), "proxies": [row.plain(now) for row in rows[:MOST]]}

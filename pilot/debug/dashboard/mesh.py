@@ -38,7 +38,7 @@ _MESH = "mesh"
 _BY_NAME = frozenset({"Service", "ServiceEntry", "VirtualService", "DestinationRule"})
 
 
-class Caller(NamedTuple):
+class AdmittedCaller(NamedTuple):
     """A caller that an ALLOW policy admits. `account` is "" for all service accounts of the namespace."""
 
     namespace: str
@@ -63,7 +63,7 @@ class ServiceFacts(NamedTuple):
     total: int
     mtls: str
     access: Access
-    callers: tuple[Caller, ...]
+    callers: tuple[AdmittedCaller, ...]
     policies: tuple[tuple[str, ObjectKey], ...]
     accounts: tuple[str, ...]
 
@@ -320,10 +320,10 @@ def access_of(policies: Iterable[Object[AuthorizationPolicy]]) -> Access:
     return "closed" if not rules else "open" if any(rule == Rule() for rule in rules) else "restricted"
 
 
-def _callers(policies: Iterable[Object[AuthorizationPolicy]]) -> dict[Caller, None]:
+def _callers(policies: Iterable[Object[AuthorizationPolicy]]) -> dict[AdmittedCaller, None]:
     """Return the namespaces and service accounts that ALLOW policies name."""
     return dict.fromkeys(
-        Caller(*caller, row.key)
+        AdmittedCaller(*caller, row.key)
         for row in policies
         if row.spec.action == "ALLOW" and not dry_run(row.annotations)
         for rule in row.spec.rules

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -61,4 +62,4 @@ async def _matching(items: Iterable[tuple[str, str, str]], words: list[str]) -> 
         name = item[0].lower()
         return name != first, not name.startswith(first), first not in name, item
 
-    return sorted(matches, key=rank)
+    return await asyncio.to_thread(sorted, matches, key=rank)

@@ -33,8 +33,8 @@ from pilot.mesh.tables.database import Mesh
 SECONDS = 1.0
 PROBLEMS = 500
 """Maximum number of problems that are sent. Errors are sent first."""
-CHANGES = 50
-"""Maximum number of changes that are sent."""
+CHANGES = 200
+"""Maximum number of changes that are sent. After the first event, only those that differ are sent."""
 SLOWEST = 30
 """Maximum number of queued events for a page.
 
@@ -145,6 +145,9 @@ class EventStream:
             **self._measurements(),
             **{name: part for name, part in self._shown.items() if shown.get(name) != part},
         }
+        if "changes" in changes:
+            last = {change["number"]: change for change in shown["changes"]}
+            changes["changes"] = [c for c in self._shown["changes"] if last.get(c["number"]) != c]
         if self.graph.number != shown.get("graph"):
             self._shown["graph"] = changes["graph"] = self.graph.number
         if points.number != self._point:
@@ -172,7 +175,7 @@ class EventStream:
         if self._revision != problems.revision:
             self._revision = problems.revision
             every = await collect_all(problems)
-            every.sort(key=lambda problem: _ORDER.index(problem.severity))
+            await asyncio.to_thread(every.sort, key=lambda problem: _ORDER.index(problem.severity))
             self._problems = every[:PROBLEMS]
             numbers = Counter(problem.severity for problem in every)
             counts = {f"{level}s": numbers[level] for level in Severity}

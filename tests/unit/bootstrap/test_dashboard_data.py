@@ -19,6 +19,7 @@ from pilot.ingest.decode import Decoded, Entry
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.metrics.metrics import Metrics
+from pilot.mesh.tables.database import MESH_CONFIG
 from pilot.xds.push.discovery import Discovery
 from testing.mesh.objects import make, world
 from testing.mesh.world import rows_of
@@ -77,6 +78,11 @@ def test_action_on_an_object(data: DashboardData, row: bool, events: dict[str, i
 def test_endpoints_are_only_counted_and_objects_are_limited(data: DashboardData) -> None:
     pods = [(POD.table_name, RegistryKey("c", "a", str(n)), None) for n in range(3)]
     rules = [(RULE, ObjectKey("a", str(n)), None) for n in range(LISTED + 5)]
-    data.on_change(1, commit(*pods, *rules, ("mesh", "mesh", None)), 0)
+    data.on_change(1, commit(*pods, *rules, (MESH_CONFIG, "mesh", None)), 0)
     (change,) = data.changes
     assert (len(change.objects), change.total, change.endpoints) == (LISTED, LISTED + 6, 3)
+
+
+def test_rows_that_nobody_writes_are_not_recorded(data: DashboardData) -> None:
+    data.on_change(1, commit(("AllocatedAddress", "x", 1)), 0)
+    assert list(data.changes) == []

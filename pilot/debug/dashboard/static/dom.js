@@ -10,7 +10,7 @@ function fill(element, attributes, children) {
     else if (name === "style") Object.assign(element.style, value); // attributes would be refused by the page's policy
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat(3).filter((child) => child !== null && child !== undefined && child !== ""));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== ""));
   return element;
 }
 
@@ -22,7 +22,7 @@ export function show(element, ...children) {
   const active = document.activeElement, inside = active && active !== element && element.contains(active);
   const key = inside ? keyOf(active) : "";
   const toggled = new Map([...element.querySelectorAll("details[data-key]")].map((one) => [one.dataset.key, one.open]));
-  element.replaceChildren(...children.flat(3).filter((child) => child !== null && child !== undefined && child !== ""));
+  element.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== ""));
   for (const one of element.querySelectorAll("details[data-key]")) if (toggled.has(one.dataset.key)) one.open = toggled.get(one.dataset.key);
   if (key) [...element.querySelectorAll("a,button,input,summary")].find((one) => keyOf(one) === key)?.focus({ preventScroll: true });
 }

@@ -119,7 +119,7 @@ export class Graph {
       "a", { class: `box ${node.kind} ${level}${flow ? " rated" : ""}`, href: node.kind === "service" ? toService(data) : toPlace(node.id), "data-place": node.id, "aria-label": about, title: `${node.title}: ${words}`,
         style: { left: `${at.x}px`, top: `${at.y}px`, width: `${at.w}px`, height: `${at.h}px` },
         onmouseenter: () => this.light(node.id), onmouseleave: () => this.light(""), onfocus: () => this.light(node.id), onblur: () => this.light("") },
-      h("span", { class: `shape ${level}`, "aria-hidden": "true" }), h("span", { class: "name" }, node.title, h("small", {}, signs.filter(Boolean), rate?.p99 !== undefined && data.ready === data.total && node.kind === "service" ? null : node.about, rate?.p99 !== undefined && node.kind === "service" ? h("span", { class: "p99" }, latency(rate.p99)) : null)), flow,
+      h("span", { class: `shape ${level}`, "aria-hidden": "true" }), h("span", { class: "name" }, middle(node.title, Math.floor((at.w - 46) / 7)), h("small", {}, signs.filter(Boolean), rate?.p99 !== undefined && data.ready === data.total && node.kind === "service" ? null : node.about, rate?.p99 !== undefined && node.kind === "service" ? h("span", { class: "p99" }, latency(rate.p99)) : null)), flow,
     );
     this.elements.set(node.id, made);
     return made;
@@ -184,6 +184,13 @@ function stretch(result, width) {
   for (const box of result.boxes.values()) { const right = move(box.x + box.w); box.x = move(box.x); box.w = right - box.x; }
   for (const line of result.lines) line.points = line.points.map(([x, y]) => [move(x), y]);
   return result;
+}
+
+// Shortens a long name in the middle, because names often differ only at their ends.
+function middle(text, length) {
+  if (text.length <= length + 1) return text;
+  const end = Math.floor(length / 2);
+  return `${text.slice(0, length - end - 1)}…${text.slice(-end)}`;
 }
 
 function heads() {

@@ -86,7 +86,7 @@ export function drawChanges(state, query) {
   const name = query.get("about") || "", matching = name ? state.changes.filter((change) => change.objects.some((one) => nameOf(one) === name)) : state.changes;
   return [
     h("h2", {}, "What changed"), name ? h("p", {}, `Changes of ${name}. `, link(to("changes"), "Show all")) : h("p", { class: "soft" }, "The last changes of the configuration, newest first, and how many proxies have them."),
-    matching.length ? h("ul", { class: "items" }, matching.map((change) => changeItem(change))) : h("p", { class: "none" }, "Nothing has changed since the control plane started."),
+    matching.length ? h("ul", { class: "items" }, matching.slice(0, MOST).map((change) => changeItem(change))) : h("p", { class: "none" }, "Nothing has changed since the control plane started."),
   ];
 }
 

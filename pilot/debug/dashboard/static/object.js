@@ -3,6 +3,8 @@ import { clock, command, count, fold, h, link, mark, nameOf, number, objectLink,
 import { proxyName } from "./answer.js";
 import { changeItem, LEVEL, problemItem } from "./lists.js";
 
+const LONGEST = 3000; // lines
+
 // Returns the lines of a value as YAML, each with the path of the field that it shows.
 export function yamlLines(value, path = "", indent = "") {
   const lines = [];
@@ -39,7 +41,8 @@ function lineOf(lines, path) {
   return -1;
 }
 
-function listing(lines, first, marks) {
+function listing(every, first, marks) {
+  const lines = every.length > LONGEST ? [...every.slice(0, LONGEST), `… ${number(every.length - LONGEST)} more lines`] : every;
   return h("pre", { class: "listing", tabindex: "0", "aria-label": "YAML" }, lines.map((line, index) => {
     const found = marks.get(index);
     return h("span", { class: `line${found ? ` marked ${found.level}` : ""}`, id: found ? `mark-${index}` : null }, h("span", { class: "number", "aria-hidden": "true" }, first ? String(first + index) : ""), line, found?.text ? h("span", { class: "why" }, `← ${found.text}`) : null);

@@ -9,7 +9,7 @@ import { drawProxy, drawResource, drawResources } from "./proxy.js";
 import { listenToSearch } from "./search.js";
 import { drawEdge, drawNamespace, drawService } from "./service.js";
 
-const SILENCE = 4, MESH_PAUSE = 2000, TRAFFIC_PAUSE = 15000, TYPING = 200; // seconds; milliseconds
+const CHANGES = 200, SILENCE = 4, MESH_PAUSE = 2000, TRAFFIC_PAUSE = 15000, TYPING = 200; // seconds; milliseconds
 const by = (id) => document.getElementById(id);
 const state = { fleet: null, problems: null, certificates: [], changes: [], points: [], mesh: null, traffic: null, cpu: 0, memory: 0 };
 let view = { kind: "", parts: [], query: new URLSearchParams(), opened: "", chosen: "" };
@@ -186,11 +186,17 @@ function take(told) {
   heard = Date.now() / 1000;
   offset = told.time - heard;
   const parts = ["fleet", "problems", "changes", "certificates", "cpu", "memory", "stall"].filter((name) => told[name] !== undefined);
-  for (const name of parts) state[name] = told[name];
+  for (const name of parts) state[name] = name === "changes" && !told.history ? merged(told.changes) : told[name];
   if (told.history) state.points = told.history.map(pointOf);
   if (told.point) { state.points.push(pointOf(told.point)); while (state.points.length > 360) state.points.shift(); }
   const changed = ["fleet", "problems", "changes", "certificates", "point"].some((name) => told[name] !== undefined);
   return changed;
+}
+
+// The changes with the ones that were told again, newest first.
+function merged(changes) {
+  const byNumber = new Map([...state.changes, ...changes].map((change) => [change.number, change]));
+  return [...byNumber.values()].sort((a, b) => b.number - a.number).slice(0, CHANGES);
 }
 
 function listen() {

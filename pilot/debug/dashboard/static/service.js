@@ -4,6 +4,7 @@ import { changeItem, LEVEL, problemItem, STATE, stateText } from "./lists.js";
 import { levelOf, nameOfPlace, rateText, wordsOf } from "./graph.js";
 import { proxyName } from "./answer.js";
 
+const MOST = 100; // services that are listed
 const MTLS = { STRICT: "required", PERMISSIVE: "accepted, and plain text too", DISABLE: "off", UNKNOWN: "unknown" };
 
 export function drawService(service, state) {
@@ -92,7 +93,7 @@ function endpoints(service) {
 // A namespace: its health, services, and what calls in and out.
 export function drawNamespace(name, state, now) {
   const namespace = state.mesh.namespaces.find((one) => one.name === name);
-  if (!namespace) return [h("h2", {}, name), h("p", { class: "none" }, "There is no service in this namespace.")];
+  if (!namespace) return [h("h2", {}, name), h("p", { class: "none" }, "There is no service in this namespace."), h("p", {}, link(`${to("proxies")}?namespace=${encodeURIComponent(name)}`, "its proxies"), " · ", link(`${to("problems")}?namespace=${encodeURIComponent(name)}`, "its problems"))];
   const services = [...namespace.services].sort((a, b) => rank(a) - rank(b) || compare(a.host, b.host));
   const unhealthy = state.fleet.unhealthy.filter((row) => row.namespace === name), problems = state.problems.items.filter((one) => one.namespace === name && one.severity !== "info").slice(0, 8);
   const changes = state.changes.filter((change) => change.total < 1000 && change.objects.some((one) => one.namespace === name)).slice(0, 3);
@@ -101,7 +102,7 @@ export function drawNamespace(name, state, now) {
     h("p", {}, link(`${to("proxies")}?namespace=${encodeURIComponent(name)}`, count(namespace.proxies, "proxy", "proxies")), " · ", link(`${to("problems")}?namespace=${encodeURIComponent(name)}`, "its problems"), " · ", link("#/", "all namespaces")),
     unhealthy.length ? section("Proxies with problems", h("ul", { class: "items" }, unhealthy.slice(0, 8).map((row) => h("li", {}, link(toProxy(row.id), proxyName(row)), " ", mark(STATE[row.state], stateText(row, now)))))) : null,
     problems.length ? section("Problems", h("ul", { class: "items" }, problems.map(problemItem))) : null,
-    section(count(services.length, "service"), h("ul", { class: "services" }, services.map((one) => h("li", {}, serviceLink(one), h("span", { class: "soft" }, one.total < 0 ? "" : ` ${one.ready}/${one.total}`), levelOf(one) === "ok" ? null : [" ", mark(levelOf(one), wordsOf(one))])))),
+    section(count(services.length, "service"), h("ul", { class: services.some((one) => shortHost(one.host, name).length > 20) ? "services long" : "services" }, services.slice(0, MOST).map((one) => h("li", {}, serviceLink(one), h("span", { class: "soft" }, one.total < 0 ? "" : ` ${one.ready}/${one.total}`), levelOf(one) === "ok" ? null : [" ", mark(levelOf(one), wordsOf(one))]))), services.length > MOST ? h("p", { class: "soft" }, `${number(services.length - MOST)} more: search for one.`) : null),
     changes.length ? section("What changed", h("ul", { class: "items" }, changes.map((change) => changeItem(change)))) : null,
   ];
 }

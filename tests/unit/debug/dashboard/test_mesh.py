@@ -11,7 +11,7 @@ from pilot.config.kinds.istio import AUTHORIZATION_POLICY, VIRTUAL_SERVICE
 from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.debug.dashboard.mesh import (
-    Caller,
+    AdmittedCaller,
     Link,
     MeshContext,
     MeshGraph,
@@ -49,7 +49,7 @@ NOTHING = MeshContext([], [], {})
 GRAPH = MeshGraph(
     [
         facts_of("b", API, 0, 0, accounts=("x",)),
-        facts_of("a", WEB, 1, 2, access="restricted", callers=(Caller("b", "x", ALLOW), Caller("gone", "", ALLOW))),
+        facts_of("a", WEB, 1, 2, access="restricted", callers=(AdmittedCaller("b", "x", ALLOW), AdmittedCaller("gone", "", ALLOW))),
         facts_of("a", SHOP, 0, -1),
     ],
     (ObjectKey("a", "g"), ObjectKey("b", "g")),

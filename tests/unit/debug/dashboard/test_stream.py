@@ -87,7 +87,7 @@ async def test_recorded_changes_and_points_are_sent_once() -> None:
     collections.deque(page_sources.history.sample([], page_sources.metrics, 2), 0)
     await events_stream.tell()
     data = event(await anext(events))[1]
-    assert ([change["endpoints"] for change in data["changes"]], data["point"][-1]) == ([3, 0], 2)
+    assert ([change["endpoints"] for change in data["changes"]], data["point"][-1]) == ([3], 2)
     await events_stream.tell()
     assert not {"changes", "point"} & event(await anext(events))[1].keys()
     await events.aclose()

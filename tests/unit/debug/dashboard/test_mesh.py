@@ -49,7 +49,14 @@ NOTHING = MeshContext([], [], {})
 GRAPH = MeshGraph(
     [
         facts_of("b", API, 0, 0, accounts=("x",)),
-        facts_of("a", WEB, 1, 2, access="restricted", callers=(AdmittedCaller("b", "x", ALLOW), AdmittedCaller("gone", "", ALLOW))),
+        facts_of(
+            "a",
+            WEB,
+            1,
+            2,
+            access="restricted",
+            callers=(AdmittedCaller("b", "x", ALLOW), AdmittedCaller("gone", "", ALLOW)),
+        ),
         facts_of("a", SHOP, 0, -1),
     ],
     (ObjectKey("a", "g"), ObjectKey("b", "g")),

@@ -37,10 +37,10 @@ async def find_places(sources: Sources, fields: Iterable[Field]) -> dict[Field, 
         if os.path.isabs(document):
             by_file.setdefault(document, []).append(field)
     places = {field: FilePlace(file) for file, in_file in by_file.items() for field in in_file}
-    located = set(list(dict.fromkeys(ref for ref, _ in places))[:MAX_LOCATED])
+    objects = set(list(dict.fromkeys(ref for ref, _ in places))[:MAX_LOCATED])
     size = 0
     for file, in_file in by_file.items():
-        fields_in_file = [field for field in in_file if field[0] in located]
+        fields_in_file = [field for field in in_file if field[0] in objects]
         with contextlib.suppress(OSError):
             size += os.stat(file).st_size
         if fields_in_file and size <= MAX_BYTES:

@@ -23,12 +23,12 @@ def find_lines(path: str, fields: Collection[Field]) -> dict[Field, int]:
 
     The line of an object is that of its name. Only the documents that contain one of the names are parsed.
     """
-    wanted: dict[ObjectRef, list[str]] = {}
+    fields_by_object: dict[ObjectRef, list[str]] = {}
     for ref, field in fields:
-        wanted.setdefault(ref, []).append(field)
+        fields_by_object.setdefault(ref, []).append(field)
     try:
         data, _ = read_file(path, LARGEST)
-        return dict(_lines(_documents(path, data, {ref.name.encode() for ref in wanted}), wanted))
+        return dict(_lines(_documents(path, data, {ref.name.encode() for ref in fields_by_object}), fields_by_object))
     except (OSError, TooLarge, SyntaxFault):
         return {}
 
@@ -42,12 +42,14 @@ def _documents(path: str, data: bytes, names: Collection[bytes]) -> Iterator[Doc
             yield from read_chunk(chunk)
 
 
-def _lines(documents: Iterator[Document], wanted: Mapping[ObjectRef, Collection[str]]) -> Iterator[tuple[Field, int]]:
+def _lines(
+    documents: Iterator[Document], fields_by_object: Mapping[ObjectRef, Collection[str]]
+) -> Iterator[tuple[Field, int]]:
     for document in documents:
         for prefix, plain in _objects(document.plain):
             ref = _ref(plain)
             for namespaced in (ref, ref._replace(namespace=ref.namespace or "default")):
-                for field in wanted.get(namespaced, ()):
+                for field in fields_by_object.get(namespaced, ()):
                     yield (namespaced, field), document.line_of(f"{prefix}{field or _NAME}")
 
 

@@ -231,7 +231,7 @@ EXPLANATION = {
         {"type": "eds", "objects": [], "lists": []},
     ],
 }
-PROBLEMS = [
+PROBLEMS: list[dict[str, Any]] = [
     {
         "severity": "error",
         "code": "bad-regex",

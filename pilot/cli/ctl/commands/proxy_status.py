@@ -19,6 +19,7 @@ from pilot.cli.ctl.completions import complete_namespaces, complete_proxies
 from pilot.cli.ctl.envoy import EnvoyDump
 from pilot.cli.ctl.output import CommandResult, Part, TextTable, watch
 from pilot.cli.ctl.proxy import ProxyTarget, describe_proxy, find_status, with_envoy, wrong_envoy
+from pilot.lib.text import one_line
 from pilot.lib.xds_types import BY_SHORT_NAME, short_name
 
 _TYPES = ("cds", "lds", "eds", "rds")
@@ -105,29 +106,29 @@ def _status(client: PageClient, proxy: str | None, namespace: str, states: tuple
     proxies = client.get("syncz", namespace=namespace)
     if not proxies:
         return CommandResult([], [_nothing(client, namespace)])
-    selected = {_STATES[state] for state in states} or set(_STATES.values())
-    ordered = sorted((p for p in proxies if worst_state(p) in selected), key=lambda p: _ORDER.index(worst_state(p)))
-    return CommandResult(ordered, _parts(ordered, proxies))
+    names = {_STATES[state] for state in states} or set(_STATES.values())
+    selection = sorted((p for p in proxies if worst_state(p) in names), key=lambda p: _ORDER.index(worst_state(p)))
+    return CommandResult(selection, _parts(selection, proxies))
 
 
 def _nothing(client: PageClient, namespace: str) -> str:
     return f"No proxy{f' in the namespace {namespace!r}' if namespace else ''} is connected to {client.address}."
 
 
-def _parts(listed: list[Status], connected: list[Status]) -> Iterator[Part]:
+def _parts(selection: list[Status], proxies: list[Status]) -> Iterator[Part]:
     """Yield the table of the listed proxies, why they are not in sync, and the number of proxies in each state."""
     head = ("NAME", "CLUSTER", "TYPE", *(name.upper() for name in _TYPES), "VERSION")
-    if listed:
-        yield TextTable(head, [_row(proxy) for proxy in listed])
+    if selection:
+        yield TextTable(head, [_row(proxy) for proxy in selection])
     reasons: dict[str, list[str]] = {}
-    for proxy in listed:
+    for proxy in selection:
         for reason in _reasons(proxy):
             reasons.setdefault(reason, []).append(proxy["proxy"])
     yield from (f"{_some(names)} {reason}" for reason, names in itertools.islice(reasons.items(), _SHOWN_REASONS))
     if len(reasons) > _SHOWN_REASONS:
         yield f"… and {len(reasons) - _SHOWN_REASONS} more reasons; pilotctl proxy-status PROXY shows those of a proxy"
-    counts = Counter(map(worst_state, connected))
-    total = f"{len(connected)} {'proxy' if len(connected) == 1 else 'proxies'}"
+    counts = Counter(map(worst_state, proxies))
+    total = f"{len(proxies)} {'proxy' if len(proxies) == 1 else 'proxies'}"
     yield f"{total}: {', '.join(f'{counts[state]} {state}' for state in _ORDER if counts[state])}"
 
 
@@ -182,7 +183,7 @@ def _reasons(proxy: Status) -> Iterator[str]:
     """Yield why the proxy is not in sync, for each resource type that it rejected or has not acknowledged."""
     for url, resource in sorted(proxy.get("resources", {}).items()):
         if resource.get("lastError"):
-            yield f"rejected its {short_name(url)}: {resource['lastError']}"
+            yield one_line(f"rejected its {short_name(url)}: {resource['lastError']}")
         elif state(resource) == "STALE":
             yield f"has not acknowledged its {short_name(url)} since {resource.get('sentTime', 'the last change')}"
 

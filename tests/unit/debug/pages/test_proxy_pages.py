@@ -238,7 +238,7 @@ async def test_explain_one_type_and_unknown_names(client: TestClient[web.Request
         "namespace": "shop",
         "name": "tea",
         "through": ["clusters", "cluster"],
-            "via": [],
+        "via": [],
     }
     rule = {
         "group": "networking.istio.io",
@@ -246,9 +246,16 @@ async def test_explain_one_type_and_unknown_names(client: TestClient[web.Request
         "namespace": "shop",
         "name": "tea",
         "through": ["clusters", "cluster", "rule_of"],
-            "via": [],
+        "via": [],
     }
-    cds = {"type": "cds", "objects": [service, rule], "lists": ["rule_hosts"], "searched": [], "patches": [], "proxy": []}
+    cds = {
+        "type": "cds",
+        "objects": [service, rule],
+        "lists": ["rule_hosts"],
+        "searched": [],
+        "patches": [],
+        "proxy": [],
+    }
     path = "/debug/explain?proxyID=tea&resource=outbound|80||"
     assert await ask(f"{path}tea&type=CDS") == {
         "proxy": "tea-1.shop",

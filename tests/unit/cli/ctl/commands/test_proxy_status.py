@@ -20,7 +20,7 @@ from tests.unit.cli.ctl.test_output import terminal
 CDS = BY_SHORT_NAME["cds"]
 SYNCED = {"sent": "b", "acked": "b"}
 STALE = {"sent": "b", "acked": "a", "sentTime": "12:00"}
-REJECTED = {"sent": "b", "acked": "a", "lastError": "bad"}
+REJECTED = {"sent": "b", "acked": "a", "lastError": "bad\n\x1b[2J"}
 
 
 def status(name: str, resource: dict[str, str] | None = None) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def test_worst_proxies_come_first_with_their_reasons(run: Run, pages: dict[str, 
     lines = [" ".join(line.split()) for line in run("proxy-status").splitlines()]
     assert [line.split()[0] for line in lines[1:10]] == [*(f"c-{n}.x" for n in range(5)), "b.x", "d.x", "e.x", "a.x"]
     assert lines[10:] == [
-        "c-0.x, c-1.x, c-2.x and 2 more rejected its cds: bad",
+        r"c-0.x, c-1.x, c-2.x and 2 more rejected its cds: bad\n\x1b[2J",
         "b.x has not acknowledged its cds since 12:00",
         "9 proxies: 5 ERROR, 1 STALE, 2 NOT SENT, 1 SYNCED",
     ]

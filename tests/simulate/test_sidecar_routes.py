@@ -176,6 +176,25 @@ def test_rules_in_order(call: Request, expected: str) -> None:
     assert destination_of(SHOPPER, call) == expected
 
 
+TCP_ONLY = """
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: every, namespace: shop}
+spec: {hosts: ["*.shop.svc.cluster.local"], http: [{route: [{destination: {host: bank.money.svc.cluster.local}}]}]}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: web, namespace: shop}
+spec: {hosts: [web], tcp: [{match: [{port: 9000}], route: [{destination: {host: cart}}]}]}
+"""
+
+
+@pytest.mark.parametrize(("host", "cluster"), [("web", WEB), ("disks", BANK)])
+def test_wildcard_does_not_apply_to_a_host_that_another_rule_routes_for_tcp_only(host: str, cluster: str) -> None:
+    assert destination_of(SHOPPER, request(host), TCP_ONLY) == cluster
+
+
 def test_rules_by_source() -> None:
     call = request("cart.shop")
     assert destination_of(SHOPPER, call) == CART_V1

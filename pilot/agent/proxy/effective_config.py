@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pilot.config.mesh.proxy_config import ProxyConfig
+from pilot.ingest.shape import normalize
 from pilot.lib.duration import Duration, parse_duration
 
 ANNOTATION = "proxy.istio.io/config"
@@ -29,13 +30,16 @@ class EffectiveConfig(NamedTuple):
 def build_proxy_config(sources: Iterable[tuple[str, Mapping[str, Any]]]) -> EffectiveConfig:
     """Merge sources in ascending precedence. Each source is a name and its fields.
 
-    Metadata and headers are merged by key. Any other field is replaced. If a field is unknown or has an invalid value,
-    raises ValueError with the source and the path of the field.
+    Metadata and headers are merged by key. Any other field is replaced. Names may be in snake_case. If a field is
+    unknown or has an invalid value, raises ValueError with the source and the path of the field.
     """
     merged: dict[str, Any] = {}
     config = ProxyConfig()
     for source, fields in sources:
-        for name, value in fields.items():
+        named_fields, problems = normalize(fields, ProxyConfig, strict=True)
+        if problems:
+            raise ValueError(f"{source}: {problems[0].message}")
+        for name, value in named_fields.items():
             is_mergeable = name in ("proxyMetadata", "proxyHeaders") and isinstance(value, dict)
             merged[name] = {**merged.get(name, {}), **value} if is_mergeable else value
         config = _decode(source, merged)

@@ -45,3 +45,14 @@ def test_defaults_without_sources() -> None:
     assert context.config.discovery_address == "istiod.istio-system.svc:15012"
     assert context.fields == {}
     assert parse_object("it", "") == {}
+
+
+def test_names_may_be_in_snake_case(tmp_path: pathlib.Path) -> None:
+    annotation = "{proxy_metadata: {A: b}, status_port: 15030, connection_settings: {http_idle_timeout: 9s}}"
+    variable = '{"proxyMetadata": {"C": "d"}}'
+    context = build_proxy_config(read_sources(str(tmp_path / "none"), variable, {"proxy.istio.io/config": annotation}))
+    assert (context.config.proxy_metadata, context.config.status_port) == ({"A": "b", "C": "d"}, 15030)
+    assert context.fields["connectionSettings"] == {"httpIdleTimeout": "9s"}
+    sources = read_sources(str(tmp_path / "none"), "{status_port: 1, statusPort: 2}", {})
+    with pytest.raises(ValueError, match=r"^variable PROXY_CONFIG: only one spelling of statusPort may be set$"):
+        build_proxy_config(sources)

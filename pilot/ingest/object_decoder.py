@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -18,7 +18,7 @@ from pilot.ingest.decode import Decoded, DocumentOrigin, Row, decode_object
 from pilot.ingest.object_check import CheckJob, CheckResult
 from pilot.kube.list_watch import NamespacedName
 from pilot.lib.workers.job_queue import JobSource
-from pilot.lib.workers.pool import JobError
+from pilot.lib.workers.pool import JobError, JobRunner
 
 T = TypeVar("T")
 PROGRAM = "pilot.ingest.object_check"
@@ -33,17 +33,10 @@ _decode_json = msgspec.json.Decoder().decode
 _result_decoder = msgspec.msgpack.Decoder(CheckResult)
 
 
-class Jobs(Protocol):
-    """Runs jobs. A WorkerPool implements this protocol."""
-
-    async def run(self, caller: JobSource, *parts: bytes) -> bytes:
-        """Return the result of a job, which consists of parts. Raise JobError if there is none."""
-
-
 class ObjectDecoder:
     """Decodes objects. If `jobs` is None, large objects are checked in a thread."""
 
-    def __init__(self, jobs: Jobs | None = None) -> None:
+    def __init__(self, jobs: JobRunner | None = None) -> None:
         self._jobs = jobs
 
     async def decode(self, kind: AnyKind, origin: DocumentOrigin, name: NamespacedName, raw: bytes) -> Decoded:
@@ -58,7 +51,7 @@ class ObjectDecoder:
             return refuse(kind, origin, name, TOO_DEEP)
 
     async def _decode_large(
-        self, jobs: Jobs, kind: AnyKind, origin: DocumentOrigin, name: NamespacedName, raw: bytes
+        self, jobs: JobRunner, kind: AnyKind, origin: DocumentOrigin, name: NamespacedName, raw: bytes
     ) -> Decoded:
         job = pickle.dumps(CheckJob(kind.table_name, origin), pickle.HIGHEST_PROTOCOL)
         try:

@@ -11,7 +11,7 @@ import msgspec
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.lib.logging.log import ROOT, scope
 from pilot.lib.workers.job_queue import JobSource
-from pilot.lib.workers.pool import JobError
+from pilot.lib.workers.pool import JobError, JobRunner
 from webhook.gateway.render import GatewayToRender, RenderError
 from webhook.inject.injection import CLUSTER_VARIABLE
 from webhook.server.injector import InjectionContext, Injector
@@ -35,14 +35,11 @@ _log = scope("webhook")
 _decoder = msgspec.msgpack.Decoder(Outcome)
 
 
-class Jobs(Protocol):
+class Jobs(JobRunner, Protocol):
     """Runs jobs that share a state. A WorkerPool implements this protocol."""
 
     def load(self, state: bytes) -> None:
         """Replace the state for all later jobs."""
-
-    async def run(self, caller: JobSource, *parts: bytes) -> bytes:
-        """Return the result of a job, which consists of parts. Raise JobError if there is none."""
 
 
 class Reviewers:

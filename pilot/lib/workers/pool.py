@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pilot.lib.logging.log import scope
 from pilot.lib.tasks import cancel_tasks
@@ -50,6 +50,13 @@ class JobError(Exception):
     """A job has no result. `reason` is a word for metrics: "cpu", "memory", "crash" or "wait"."""
 
     reason = ""
+
+
+class JobRunner(Protocol):
+    """Runs jobs. A WorkerPool implements this protocol."""
+
+    async def run(self, caller: JobSource, *parts: bytes) -> bytes:
+        """Return the result of a job, which consists of parts. Raise JobError if there is none."""
 
 
 class LimitExceeded(JobError):

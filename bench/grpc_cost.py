@@ -36,7 +36,7 @@ import uvloop
 from envoy.service.discovery.v3 import discovery_pb2
 from load_table import Server, free_port
 
-from pilot.cli.pilot_discovery import GRPC_EXPERIMENTS
+from pilot.cli.pilot_discovery import GRPC_VARIABLES
 from pilot.settings.process import ServeSettings
 from pilot.xds.server import make_server
 
@@ -136,7 +136,7 @@ async def measure(name: str, options: argparse.Namespace, work: pathlib.Path) ->
         )
     recording_file.write_bytes(pickle.dumps(recording))
     port = free_port()
-    environment = {**os.environ, "GRPC_EXPERIMENTS": GRPC_EXPERIMENTS}
+    environment = {**os.environ, **GRPC_VARIABLES}
     bare = subprocess.Popen(
         ["taskset", "-c", "0", sys.executable, __file__, "--serve", str(recording_file), "--port", str(port)],
         env=environment,

@@ -82,8 +82,12 @@ def assign(tree: Plain, assignment: str) -> None:
     Raises PathError if it is invalid.
     """
     path, equals, text = assignment.partition("=")
-    if not equals:
+    if not equals or not path.strip():
         raise PathError(f'--set {assignment}: expected "path=value"')
+    if path.strip().startswith("spec."):
+        raise PathError(
+            f"--set {assignment}: paths are relative to spec; use {assignment.strip().removeprefix('spec.')}"
+        )
     whole = f"spec.{path.strip()}"
     strings = whole in _STRINGS or ".proxyMetadata." in whole
     value = text.replace("\\,", ",") if strings else _parse_scalar(text)

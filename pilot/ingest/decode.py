@@ -268,9 +268,9 @@ def _check_metadata(metadata: Metadata) -> Iterable[Problem]:
     if not metadata.name:
         yield error("missing-name", "metadata.name", "a name is required")
     elif len(metadata.name) > 253 or not _NAME.fullmatch(metadata.name):
-        yield error(
-            "bad-name", "metadata.name", f"{metadata.name!r}: must be at most 253 lower-case letters, digits, - and ."
-        )
+        hint = "; this looks like a Helm template: render it first" if "{{" in metadata.name else ""
+        message = f"{metadata.name!r}: must be at most 253 lower-case letters, digits, - and .{hint}"
+        yield error("bad-name", "metadata.name", message)
     if metadata.namespace and (
         len(metadata.namespace) > 63 or "." in metadata.namespace or not _NAME.fullmatch(metadata.namespace)
     ):

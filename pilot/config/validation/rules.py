@@ -61,6 +61,9 @@ def check_port_name(path: str, name: str) -> Findings:
     )
 
 
+PROTOCOLS = "HTTP, HTTP2, HTTPS, GRPC, GRPC-Web, TCP, TLS, UDP, Mongo, Redis or MySQL"
+
+
 def check_protocol(path: str, protocol: str) -> Findings:
     if not protocol or parse_protocol(protocol) is not Protocol.UNSUPPORTED:
         return ()
@@ -68,8 +71,7 @@ def check_protocol(path: str, protocol: str) -> Findings:
         error(
             "bad-protocol",
             path,
-            f"unknown protocol {protocol!r}: expected HTTP, HTTP2, HTTPS, GRPC, GRPC-Web, TCP, TLS, UDP, Mongo, Redis "
-            "or MySQL",
+            f"unknown protocol {protocol!r}: expected {PROTOCOLS}",
         ),
     )
 

@@ -67,6 +67,8 @@ def kube_inject(filename: str, output: str | None, **sources: Any) -> None:
     """Inject the proxy into the workloads in a file."""
     injector = _injector(InjectionSources(**sources))
     documents = _read(filename)
+    if not any(isinstance(document, dict) and document.get("kind") for document in documents):
+        raise CommandError(f"{filename} contains no objects")
     try:
         injected = list(inject_documents(documents, injector, lambda text: click.echo(text, err=True)))
     except InjectionError as error:

@@ -54,7 +54,7 @@ def _validate_server(server: Server) -> Problems:
 
 def _validate_port(port: Port, bind: str) -> Problems:
     if parse_protocol(port.protocol) is Protocol.UNSUPPORTED:
-        yield error("bad-protocol", "protocol", f"unknown protocol {port.protocol!r}")
+        yield error("bad-protocol", "protocol", f"unknown protocol {port.protocol!r}: expected {rules.PROTOCOLS}")
     if port.number or not bind.startswith(rules.UNIX):
         yield from rules.check_port("number", port.number)
     if port.target_port:

@@ -351,3 +351,19 @@ async def test_unread_body_is_buffered_only_up_to_a_limit() -> None:
     assert received <= READ_BUFFER_SIZE + (1 << 20)
     writer.transport.abort()
     await runner.cleanup()
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+async def test_body_with_invalid_compression_is_not_logged_as_an_error(
+    encoding: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = web.Application()
+    runner = await listen(app, Address("127.0.0.1", 0))
+    reader, writer = await asyncio.open_connection("127.0.0.1", runner.addresses[0][1])
+    head = f"POST /nothing HTTP/1.1\r\nHost: a\r\nContent-Encoding: {encoding}\r\nContent-Length: 12\r\n\r\n"
+    writer.write(head.encode() + b'\x1f\x8b\x08[{"a":000')
+    async with asyncio.timeout(10):
+        assert (await reader.read()).startswith(b"HTTP/1.1 404")
+    writer.close()
+    await runner.cleanup()
+    assert not caplog.records

@@ -22,11 +22,14 @@ LINGERING_SECONDS = 10.0
 the client can read the response."""
 
 
+_MALFORMED = (http_exceptions.HttpProcessingError, web.RequestPayloadError)
+
+
 class _BadRequestFilter(logging.Filter):
     """Drops log records about malformed requests. They are answered with 400 and are not errors in this process."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return not (record.exc_info and isinstance(record.exc_info[1], http_exceptions.HttpProcessingError))
+        return not (record.exc_info and isinstance(record.exc_info[1], _MALFORMED))
 
 
 _log = scope("http")

@@ -98,7 +98,7 @@ async def problemz(sources: Sources, query: Query) -> Any:
     if namespace and not problems and not any(await collect_all(_is_in(sources, namespace))):
         raise Refused(404, f"there are no objects in the namespace {namespace!r}\n")
     places = await find_places(sources, ((p.object, p.path) for p in problems if not p.file))
-    return [plain_problem(_placed(p, places.get((p.object, p.path)))) for p in problems]
+    return await collect_all(plain_problem(_placed(p, places.get((p.object, p.path)))) for p in problems)
 
 
 def _is_in(sources: Sources, namespace: str) -> Iterator[bool]:

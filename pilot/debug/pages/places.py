@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from pilot.config.problem import ObjectRef
+from pilot.debug.slices import for_each
 from pilot.debug.sources import Sources
 
 MAX_LOCATED = 2_000
@@ -31,19 +32,25 @@ async def find_places(sources: Sources, fields: Iterable[Field]) -> dict[Field, 
 
     The lines are those in the current text of the file, which differs from the object in force if it has an error.
     """
+    places: dict[Field, FilePlace] = {}
     by_file: dict[str, list[Field]] = {}
-    for field in dict.fromkeys(fields):
+    objects: set[ObjectRef] = set()
+
+    def add(field: Field) -> None:
         document = sources.document_of(field[0])
-        if os.path.isabs(document):
+        if field in places or not os.path.isabs(document):
+            return
+        places[field] = FilePlace(document)
+        if len(objects) < MAX_LOCATED or field[0] in objects:
+            objects.add(field[0])
             by_file.setdefault(document, []).append(field)
-    places = {field: FilePlace(file) for file, in_file in by_file.items() for field in in_file}
-    objects = set(list(dict.fromkeys(ref for ref, _ in places))[:MAX_LOCATED])
+
+    await for_each(fields, add)
     size = 0
     for file, in_file in by_file.items():
-        fields_in_file = [field for field in in_file if field[0] in objects]
         with contextlib.suppress(OSError):
             size += os.stat(file).st_size
-        if fields_in_file and size <= MAX_BYTES:
-            lines = await asyncio.to_thread(sources.find_lines, file, fields_in_file)
+        if size <= MAX_BYTES:
+            lines = await asyncio.to_thread(sources.find_lines, file, in_file)
             places |= {field: FilePlace(file, line) for field, line in lines.items()}
     return places

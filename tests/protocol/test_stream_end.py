@@ -82,7 +82,7 @@ def fail() -> bytes:
 REFUSALS: dict[str, tuple[Callable[[], Any], tuple[Any, str]]] = {
     "too many types": (
         lambda: encode_request("made-up"),
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, "the stream subscribes to more than 1 types"),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "the stream subscribes to more than 1 types (PILOT_XDS_MAX_TYPES)"),
     ),
     "malformed request": (lambda: b"\xff", (grpc.StatusCode.INVALID_ARGUMENT, "malformed request")),
     "no identity": (

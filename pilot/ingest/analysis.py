@@ -89,7 +89,7 @@ def _read(file: str, data: bytes) -> Iterator[tuple[list[Document], int]]:
 
 def _add(objects: ReadObjects, file: str, document: Document) -> None:
     decoded: Decoded = decode_document(document.plain, file, document.line_of, strict=True)
-    objects.count += decoded.count
+    objects.count += decoded.total
     objects.ignored += decoded.ignored
     objects.problems.extend(decoded.problems)
     subject = next((entry.object.ref for entry in decoded.entries), ObjectRef())

@@ -80,14 +80,14 @@ class Entry(NamedTuple):
 class Decoded(NamedTuple):
     """The result of decoding a document.
 
-    `refused` contains the rows of invalid objects that have a name. `count` is the number of objects in the document,
+    `refused` contains the rows of invalid objects that have a name. `total` is the number of objects in the document,
     of which `ignored` belong to kinds that a mesh does not use, or to other revisions.
     """
 
     entries: tuple[Entry, ...] = ()
     problems: tuple[Problem, ...] = ()
     refused: tuple[Row, ...] = ()
-    count: int = 0
+    total: int = 0
     ignored: int = 0
 
 
@@ -113,10 +113,10 @@ def decode_document(
     entries: list[Entry] = []
     problems: list[Problem] = []
     refused: list[Row] = []
-    count = ignored = 0
+    total = ignored = 0
     for prefix, item in _objects(plain, ""):
         entry, item_problems, row = _decode(item, origin, catalogue, strict)
-        count += 1
+        total += 1
         ignored += entry is None and row is None and not item_problems
         for problem in item_problems:
             whole = _join(prefix, problem.path)
@@ -126,7 +126,7 @@ def decode_document(
             entries.append(entry)
         elif row is not None:
             refused.append(row)
-    return Decoded(tuple(entries), tuple(problems), tuple(refused), count, ignored)
+    return Decoded(tuple(entries), tuple(problems), tuple(refused), total, ignored)
 
 
 def _objects(plain: Any, prefix: str) -> Iterable[tuple[str, Any]]:

@@ -206,7 +206,7 @@ def test_registry_objects_ignore_the_revision_label() -> None:
 @pytest.mark.parametrize("kind", ["ServiceAccount", "Deployment", "CustomResourceDefinition"])
 def test_unrelated_kinds_are_ignored(kind: str) -> None:
     decoded = decode_document({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "a"}})
-    assert decoded == Decoded(count=1, ignored=1)
+    assert decoded == Decoded(total=1, ignored=1)
 
 
 def test_all_problems_of_an_object_are_reported_together() -> None:

@@ -7,7 +7,7 @@ to which it applies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from typing import Generic, NamedTuple, TypeVar
 
 from envoy.config.listener.v3 import listener_components_pb2
@@ -17,7 +17,7 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from pilot.config.kinds.istio import AUTHORIZATION_POLICY
 from pilot.config.object import ObjectKey
 from pilot.config.security.authorization_policy import Action, dry_run
-from pilot.derive import derived, derived_in_steps
+from pilot.derive import derived_in_steps
 from pilot.envoy.filter_phase import Phase
 from pilot.envoy.http_filter.http_authz import build_http_denial, build_http_ext_authz, build_http_rbac
 from pilot.envoy.network_filter.network_authz import build_network_denial, build_network_ext_authz, build_network_rbac
@@ -71,29 +71,37 @@ def compiled_policy(
     )
 
 
-@derived
-def http_authorization(db: Mesh, policies: tuple[ObjectKey, ...], tunnelled: bool = False) -> PhasedHttpFilters:
+@derived_in_steps
+def http_authorization(
+    db: Mesh, policies: tuple[ObjectKey, ...], tunnelled: bool = False
+) -> Generator[None, None, PhasedHttpFilters]:
     """Return the filters that authorize requests under these policies, each with its phase."""
     compiled = compiled_policies(db, policies, False, tunnelled)
-    custom = [(Phase.EXTERNAL_AUTHZ, item) for item in _custom_filters(db, compiled, _HTTP)]
-    return *custom, *((Phase.AUTHZ, item) for item in _local_filters(compiled, build_http_rbac))
+    custom = yield from _custom_filters(db, compiled, _HTTP)
+    local = yield from _local_filters(compiled, build_http_rbac)
+    return *((Phase.EXTERNAL_AUTHZ, item) for item in custom), *((Phase.AUTHZ, item) for item in local)
 
 
-@derived
-def network_authorization(db: Mesh, policies: tuple[ObjectKey, ...], tunnelled: bool = False) -> PhasedNetworkFilters:
+@derived_in_steps
+def network_authorization(
+    db: Mesh, policies: tuple[ObjectKey, ...], tunnelled: bool = False
+) -> Generator[None, None, PhasedNetworkFilters]:
     """Return the filters that authorize connections under these policies, each with its phase."""
     compiled = compiled_policies(db, policies, True, tunnelled)
-    custom = [(Phase.EXTERNAL_AUTHZ, item) for item in _custom_filters(db, compiled, _NETWORK)]
-    return *custom, *((Phase.AUTHZ, item) for item in _local_filters(compiled, build_network_rbac))
+    custom = yield from _custom_filters(db, compiled, _NETWORK)
+    local = yield from _local_filters(compiled, build_network_rbac)
+    return *((Phase.EXTERNAL_AUTHZ, item) for item in custom), *((Phase.AUTHZ, item) for item in local)
 
 
-@derived
-def tunnel_authorization(db: Mesh, policies: tuple[ObjectKey, ...]) -> tuple[hcm_pb2.HttpFilter, ...]:
+@derived_in_steps
+def tunnel_authorization(
+    db: Mesh, policies: tuple[ObjectKey, ...]
+) -> Generator[None, None, tuple[hcm_pb2.HttpFilter, ...]]:
     """Return the filters that authorize the CONNECT requests that open tunnels.
 
     They apply the policies' rules for connections. Because they are HTTP filters, they can send a response.
     """
-    return tuple(_local_filters(compiled_policies(db, policies, tcp=True), build_http_rbac))
+    return tuple((yield from _local_filters(compiled_policies(db, policies, tcp=True), build_http_rbac)))
 
 
 def compiled_policies(
@@ -103,11 +111,14 @@ def compiled_policies(
     return [policy for key in policies if (policy := compiled_policy(db, key, tcp, tunnelled)) is not None]
 
 
-def _local_filters(policies: list[CompiledPolicy], build: Callable[[ActionRules], F]) -> Iterator[F]:
-    """Yield a filter for each action that needs no external authorizer."""
+def _local_filters(policies: list[CompiledPolicy], build: Callable[[ActionRules], F]) -> Generator[None, None, list[F]]:
+    """Return a filter for each action that needs no external authorizer."""
+    filters = []
     for action in _LOCAL:
-        if (rules := build_action(action, policies)) is not None:
-            yield build(rules)
+        rules = yield from build_action(action, policies)
+        if rules is not None:
+            filters.append(build(rules))
+    return filters
 
 
 # -- external authorizers ----------------------------------------------------------------------------------------------
@@ -134,20 +145,22 @@ _HTTP = _Builders(build_http_rbac, build_http_denial, build_http_ext_authz)
 _NETWORK = _Builders(build_network_rbac, build_network_denial, _network_ext_authz)
 
 
-def _custom_filters(db: Mesh, policies: list[CompiledPolicy], builders: _Builders[F]) -> Iterator[F]:
-    """Yield the filters for external authorizers.
+def _custom_filters(db: Mesh, policies: list[CompiledPolicy], builders: _Builders[F]) -> Generator[None, None, list[F]]:
+    """Return the filters for external authorizers.
 
     Requests are denied if their authorizer is invalid, or if there are several authorizers and the settings allow only
     one.
     """
     custom = [policy for policy in policies if policy.action == "CUSTOM"]
     providers = sorted({policy.provider for policy in custom})
+    filters: list[F] = []
     too_many = len(providers) > 1 and not db.settings.policies.several_authorizers
     for provider in providers:
         provider_policies = [policy for policy in custom if policy.provider == provider]
         authorizer_or_error = authorizer(db, provider)
         if too_many or isinstance(authorizer_or_error, str):
-            yield builders.denial(build_rbac("CUSTOM", provider_policies, _INVALID_AUTHORIZER))
+            filters.append(builders.denial((yield from build_rbac("CUSTOM", provider_policies, _INVALID_AUTHORIZER))))
         elif (ext_authz := builders.ext_authz(provider, authorizer_or_error)) is not None:
-            yield builders.rbac(ActionRules(None, build_rbac("CUSTOM", provider_policies), SHADOW_PREFIX))
-            yield ext_authz
+            shadow = yield from build_rbac("CUSTOM", provider_policies)
+            filters += [builders.rbac(ActionRules(None, shadow, SHADOW_PREFIX)), ext_authz]
+    return filters

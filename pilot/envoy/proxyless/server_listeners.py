@@ -11,7 +11,7 @@ from envoy.extensions.filters.http.rbac.v3 import rbac_pb2 as http_rbac_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 
 from pilot.config.kinds.istio import AUTHORIZATION_POLICY, PEER_AUTHENTICATION
-from pilot.derive import Lookup, derived
+from pilot.derive import Lookup, derived, run_steps
 from pilot.envoy.http_filter.prebuilt_http_filters import build_router
 from pilot.envoy.listener.authorization_filters import compiled_policies
 from pilot.envoy.proxyless.grpc_names import HostPort, parse_server
@@ -76,9 +76,9 @@ def authorization_filters(policies: list[CompiledPolicy]) -> Iterator[hcm_pb2.Ht
     denying = [policy for policy in enforced if policy.action in ("DENY", "CUSTOM")]
     allowing = [policy for policy in enforced if policy.action == "ALLOW"]
     if denying:
-        yield _rbac("deny", build_rbac("DENY", denying))
+        yield _rbac("deny", run_steps(build_rbac("DENY", denying)))
     if allowing:
-        yield _rbac("allow", build_rbac("ALLOW", allowing))
+        yield _rbac("allow", run_steps(build_rbac("ALLOW", allowing)))
 
 
 def _rbac(name: str, rules: rbac_pb2.RBAC) -> hcm_pb2.HttpFilter:

@@ -54,25 +54,33 @@ def authorizer_prefix(provider: str) -> str:
     return f"istio-ext-authz-{provider}"
 
 
-def build_rbac(action: Action, policies: Iterable[CompiledPolicy], suffix: str = "") -> rbac_pb2.RBAC:
-    """Return the rules of the policies that have this action. `suffix` is appended to the rules' names."""
+def build_rbac(
+    action: Action, policies: Iterable[CompiledPolicy], suffix: str = ""
+) -> Generator[None, None, rbac_pb2.RBAC]:
+    """Return the rules of the policies that have this action, after yielding between them.
+
+    `suffix` is appended to the rules' names.
+    """
     rules = rbac_pb2.RBAC(action=ACTIONS[action])
     for policy in policies:
         for name, rule in policy.rules:
             rules.policies[name + suffix].CopyFrom(rule)
+            yield
     return rules
 
 
-def build_action(action: Action, policies: Iterable[CompiledPolicy]) -> ActionRules | None:
-    """Return the rules of an action, or None if no policy has this action. An ALLOW action without rules denies
-    everything."""
+def build_action(action: Action, policies: Iterable[CompiledPolicy]) -> Generator[None, None, ActionRules | None]:
+    """Return the rules of an action, or None if no policy has this action, after yielding between rules.
+
+    An ALLOW action without rules denies everything.
+    """
     of_action = [policy for policy in policies if policy.action == action]
     if not of_action:
         return None
     enforced, dry_runs = ([p for p in of_action if p.dry_run is dry_run] for dry_run in (False, True))
     return ActionRules(
-        build_rbac(action, enforced) if enforced else None,
-        build_rbac(action, dry_runs) if dry_runs else None,
+        (yield from build_rbac(action, enforced)) if enforced else None,
+        (yield from build_rbac(action, dry_runs)) if dry_runs else None,
         _SHADOW_PREFIXES[action if dry_runs else "ALLOW"],
     )
 

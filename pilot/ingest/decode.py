@@ -24,7 +24,7 @@ from pilot.lib.regex import one_budget
 from pilot.lib.suggestion import did_you_mean
 
 REVISION_LABEL = "istio.io/rev"
-MAX_PROBLEMS = 200
+MAX_PROBLEMS = 100
 """Maximum number of errors to report for an object. The same limit applies to its other problems.
 
 An object of 1 MB can have 100,000 problems. They would be stored and shown on debug pages for as long as the object

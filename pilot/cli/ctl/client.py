@@ -73,8 +73,8 @@ class PageClient:
         if VERSION_HEADER.lower() not in response.headers:
             raise CommandError(
                 f"{self.address} is not the monitoring port of pilot-discovery: its response to /{path} "
-                f"(status {response.status}) lacks the header {VERSION_HEADER}; --address takes the address of "
-                f"--monitoringAddr, port {DEFAULT_PORT} by default"
+                f"(status {response.status}) lacks the header {VERSION_HEADER} of 1.0.0rc2 and later; --address takes "
+                f"the address of --monitoringAddr, port {DEFAULT_PORT} by default"
             )
         if response.status != 200:
             raise self._refused(path, query, response)

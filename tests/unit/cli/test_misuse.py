@@ -59,12 +59,12 @@ MISTAKES = [
     (
         "pilotctl --address OTHER problems",
         1,
-        "http://OTHER is not the monitoring port of pilot-discovery: its response to /debug/problemz (status 200) lacks the header X-Pilot-Version; --address takes the address of --monitoringAddr, port 15014 by default",
+        "http://OTHER is not the monitoring port of pilot-discovery: its response to /debug/problemz (status 200) lacks the header X-Pilot-Version of 1.0.0rc2 and later; --address takes the address of --monitoringAddr, port 15014 by default",
     ),
     (
         "pilotctl --address OTHER proxy-status",
         1,
-        "http://OTHER is not the monitoring port of pilot-discovery: its response to /debug/syncz (status 200) lacks the header X-Pilot-Version; --address takes the address of --monitoringAddr, port 15014 by default",
+        "http://OTHER is not the monitoring port of pilot-discovery: its response to /debug/syncz (status 200) lacks the header X-Pilot-Version of 1.0.0rc2 and later; --address takes the address of --monitoringAddr, port 15014 by default",
     ),
     (
         "pilotctl --address GRPC problems",
@@ -332,7 +332,7 @@ MISTAKES = [
     (
         "pilotctl describe web --address OTHER",
         1,
-        "http://OTHER is not the monitoring port of pilot-discovery: its response to /debug/describe (status 200) lacks the header X-Pilot-Version; --address takes the address of --monitoringAddr, port 15014 by default",
+        "http://OTHER is not the monitoring port of pilot-discovery: its response to /debug/describe (status 200) lacks the header X-Pilot-Version of 1.0.0rc2 and later; --address takes the address of --monitoringAddr, port 15014 by default",
     ),
     (
         "pilot-discovery discovry",

@@ -83,9 +83,9 @@ PAGES = (
     "/debug/list",
     "/debug/dashboard/mesh",
     "/debug/dashboard/mesh?namespace=ns-1",
-    "/debug/dashboard/search?text=s",
-    "/debug/dashboard/service?namespace=ns-1&host=s1.ns-1.example",
-    "/debug/dashboard/object?group=networking.istio.io&kind=ServiceEntry&namespace=ns-1&name=s1",
+    "/debug/dashboard/search?text=app",
+    "/debug/dashboard/service?namespace=ns-1&host=app-0.ns-1.svc.cluster.local",
+    "/debug/dashboard/object?group=networking.istio.io&kind=VirtualService&namespace=ns-1&name=app-0",
     "/debug/dashboard/proxies?text=web",
 )
 

@@ -65,7 +65,10 @@ class _WatchedItems(Generic[K, T]):
 
 
 class CachedGraph:
-    """The mesh graph. Between `keep` and `release`, it is kept up to date. Otherwise, each `get` builds a new graph."""
+    """The mesh graph. Between `keep` and `release`, it is kept up to date.
+
+    Otherwise, a `get` builds a new graph if anything has changed since the last one.
+    """
 
     def __init__(self, db: Mesh) -> None:
         self._db = db
@@ -113,6 +116,6 @@ class CachedGraph:
         self._revision = revision
 
     def _stop(self) -> None:
+        """Stop watching. The last graph is used again if nothing has changed until the next `get`."""
         self._services.stop()
         self._links.stop()
-        self._graph, self._revision = MeshGraph([], (), []), -1

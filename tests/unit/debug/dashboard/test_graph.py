@@ -38,3 +38,16 @@ async def test_cached_graph_follows_changes() -> None:
     mesh_world.set(dict.fromkeys(rows_of([WEB, route("[mesh]")])))
     graph = await cached.get()
     assert ([facts.host for facts in graph.services], graph.links) == (["idle.a.svc.cluster.local"], [])
+
+
+async def test_graph_is_used_again_if_nothing_has_changed() -> None:
+    mesh_world = world(WEB, route("[mesh]"))
+    cached = CachedGraph(mesh_world.mesh)
+    graph = await cached.get()
+    assert await cached.get() is graph
+    cached.keep()
+    mesh_world.apply_objects(IDLE)
+    assert len((await cached.get()).services) == 2
+    cached.release()
+    mesh_world.set(dict.fromkeys(rows_of([IDLE])))
+    assert len((await cached.get()).services) == 1

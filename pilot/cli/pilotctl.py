@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -108,6 +109,8 @@ def pilotctl(address: str) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status: 0, 1 after an error, or 2 after a usage error."""
+    if sys.stdout is None:  # the caller has closed it
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 -- until the process ends
     try:
         pilotctl.main(args=None if argv is None else list(argv), prog_name="pilotctl")
     except SystemExit as end:

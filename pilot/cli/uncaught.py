@@ -30,6 +30,8 @@ def describe(error: BaseException, traceback: TracebackType | None) -> str:
         return f"the Python package {error.name} is missing; install all dependencies: pip install pyistiod"
     if isinstance(error, MemoryError):
         return "not enough memory"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     text = " ".join(f"{type(error).__name__}: {error}".split())
     return (
         f"internal error: {text}{_place(traceback)}; this is a bug, please report it ({VARIABLE}=1 prints the details)"

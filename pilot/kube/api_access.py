@@ -92,7 +92,8 @@ class KubeconfigFile:
         configuration = _new_configuration()
         path = os.path.expanduser(self._path)
         if not any(map(os.path.isfile, path.split(os.pathsep))):
-            raise ConfigurationError(f"kubeconfig {self._path}: no such file")
+            reason = "a folder, not a file" if os.path.isdir(path) else "no such file"
+            raise ConfigurationError(f"kubeconfig {self._path}: {reason}; set --kubeconfig or KUBECONFIG to a file")
         try:
             await config.load_kube_config(
                 path, self._context or None, client_configuration=configuration, persist_config=False

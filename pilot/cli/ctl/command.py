@@ -91,7 +91,9 @@ def with_client(function: Function) -> Function:
     )
     @functools.wraps(function)
     def command(address: str | None, **more: Any) -> Any:
-        return function(PageClient(address or click.get_current_context().find_root().params["address"]), **more)
+        if address is None:
+            address = click.get_current_context().find_root().params["address"]
+        return function(PageClient(address), **more)
 
     return command  # type: ignore[return-value]
 

@@ -29,7 +29,8 @@ def _below(path: str) -> list[str]:
     files, others = [], Counter[str]()
     for folder, folders, names in os.walk(path, onerror=_fail):
         folders[:] = sorted(name for name in folders if not is_hidden(name))
-        files += [os.path.join(folder, name) for name in sorted(names) if is_configuration(name)]
+        paths = (os.path.join(folder, name) for name in sorted(names) if is_configuration(name))
+        files += [path for path in paths if os.path.isfile(path) or not os.path.exists(path)]
         others.update(os.path.splitext(name)[1] for name in names if not is_configuration(name))
     if not files:
         raise CommandError(f"{path} contains no {' or '.join(SUFFIXES)} files, so nothing was read{_describe(others)}")

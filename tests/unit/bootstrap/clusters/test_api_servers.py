@@ -218,9 +218,12 @@ def test_local_cluster_reads_all_kinds(journal: PartRecorder) -> None:
         source_args[7],
         api.target.metrics,
     )
-    *reviewers, new_throttle = journal.part("TokenReviewers").args
+    *reviewers, new_throttle, on_rejected = journal.part("TokenReviewers").args
     assert reviewers == [caller_client, ("", "Kubernetes", "alias"), {"west": "a cluster"}]
     assert new_throttle().args == (5.0, 9)
+    on_rejected()
+    metrics = api.target.metrics.exposition().decode().splitlines()
+    assert 'pilot_caller_limits_exceeded{limit="token_reviews"} 1' in metrics
 
 
 def test_settings_reach_the_sources(journal: PartRecorder, tmp_path: pathlib.Path) -> None:

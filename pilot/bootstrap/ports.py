@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import ssl
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
@@ -29,6 +30,8 @@ def listen_error(address: Address, error: OSError | RuntimeError) -> StartError:
     if is_in_use and (owner := find_port_owner(address.port)):
         return StartError(f"cannot listen on {place}: address already in use by {owner}; stop it, or use another port")
     reason = (isinstance(error, OSError) and error.strerror) or str(error)
+    if isinstance(error, OSError) and (error.errno or 0) > 0:
+        reason = os.strerror(error.errno or 0)  # asyncio repeats the address in its own text
     hint = "; ports below 1024 require root" if isinstance(error, PermissionError) else ""
     return StartError(f"cannot listen on {place}: {reason}{hint}")
 

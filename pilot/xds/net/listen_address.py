@@ -35,6 +35,6 @@ def parse_address(text: str, flag: str) -> Address | None:
     host, colon, port = text.rpartition(":")
     bare = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535 or (":" in host and bare == host):
-        hint = f"; did you mean :{text}?" if text.isdecimal() else ""
+        hint = f"; did you mean :{text}?" if text.isdecimal() else "; ports end at 65535" if port.isdecimal() else ""
         raise FlagError(f"invalid argument for --{flag}: {text!r} is not host:port or :port{hint}")
     return Address(bare, int(port), flag)

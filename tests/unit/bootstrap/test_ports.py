@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -110,6 +111,10 @@ def test_error_names_the_flag_and_the_reason() -> None:
     address = Address("", 80, "httpAddr")
     assert str(listen_error(address, PermissionError(13, "Permission denied"))) == (
         "cannot listen on [::]:80 (--httpAddr): Permission denied; ports below 1024 require root"
+    )
+    unassigned = OSError(errno.EADDRNOTAVAIL, "error while attempting to bind on address ('10.0.0.1', 80): no")
+    assert str(listen_error(Address("10.0.0.1", 80), unassigned)) == (
+        "cannot listen on 10.0.0.1:80: Cannot assign requested address"
     )
 
 

@@ -178,7 +178,10 @@ async def test_kubeconfig_access(cluster: Plain, user: Plain, access: Access) ->
 async def test_invalid_kubeconfig_is_reported(tmp_path: pathlib.Path) -> None:
     with pytest.raises(ConfigurationError, match=r"^kubeconfig: 'ftp://a' is not a server URL$"):
         await Kubeconfig(config({"server": "ftp://a"}, {})).load()
-    with pytest.raises(ConfigurationError, match=rf"^kubeconfig {tmp_path}/none: no such file; set --kubeconfig or KUBECONFIG to a file$"):
+    with pytest.raises(
+        ConfigurationError,
+        match=rf"^kubeconfig {tmp_path}/none: no such file; set --kubeconfig or KUBECONFIG to a file$",
+    ):
         await KubeconfigFile(f"{tmp_path}/none").load()
     (tmp_path / "bad").write_text("contexts: 1")
     with pytest.raises(ConfigurationError, match=rf"^kubeconfig {tmp_path}/bad: "):

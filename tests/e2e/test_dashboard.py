@@ -101,10 +101,6 @@ async def headline(page: Any) -> str:
     return " ".join(text.split())
 
 
-async def place_of(page: Any, name: str) -> Any:
-    return page.locator(f"[data-place='{name}']")
-
-
 async def test_page_answers_first_and_leads_to_the_proxy(page: Any) -> None:
     assert "1 proxy refuses its listeners since" in await headline(page)
     assert "because of VirtualService b/r" in await headline(page)
@@ -188,6 +184,14 @@ async def test_no_view_scrolls_sideways(page: Any, width: int, view: str) -> Non
     await page.evaluate(f"location.hash = '{view}'")
     await page.wait_for_selector("#view h2", state="attached")
     assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+async def test_details_of_a_box_come_into_sight_on_a_phone(page: Any) -> None:
+    await page.set_viewport_size({"width": 390, "height": 600})
+    await page.click("[data-place='namespace b']")
+    await page.wait_for_selector("#detail h2:has-text('Namespace b')")
+    top = await page.evaluate("document.querySelector('#detail').getBoundingClientRect().top")
+    assert 0 <= top < 300
 
 
 async def test_banner_says_how_old_the_page_is(page: Any, server: TestServer) -> None:

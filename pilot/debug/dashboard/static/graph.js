@@ -147,10 +147,10 @@ export class Graph {
     this.light("");
   }
 
-  // Brings the chosen place into view.
+  // Brings the chosen place to the middle of the picture, if the picture scrolls by itself.
   center() {
-    const element = this.elements?.get(this.chosen);
-    if (element) element.scrollIntoView({ block: "center", inline: "nearest", behavior: "auto" });
+    const element = this.elements?.get(this.chosen), picture = this.container.closest(".picture");
+    if (element && picture.scrollHeight > picture.clientHeight) picture.scrollTop = element.offsetTop + this.container.offsetTop - picture.clientHeight / 2;
   }
 
   // Highlights the lines of a place, or those of the chosen one.

@@ -38,8 +38,18 @@ async function navigate() {
   const isTyping = document.activeElement?.type === "search" && view.kind === before.kind && view.parts.join("/") === before.parts.join("/");
   if (opened() !== openedBy(before)) await fetchMesh(true);
   await draw(true);
-  if (before.kind && !isTyping && (before.kind !== view.kind || before.parts.join() !== view.parts.join()) && !GRAPHS.has(view.kind)) scrollTo(0, 0);
+  if (!isTyping && before.parts.join("/") !== view.parts.join("/")) reveal();
 }
+
+// Scrolls to the details if they are out of sight, or below the graph.
+function reveal() {
+  const target = GRAPHS.has(view.kind) && view.kind ? by("detail") : by("view"), { top } = target.getBoundingClientRect();
+  if (view.kind === "object" && target.querySelector(".marked")) return;
+  if (top < 0 || top > innerHeight / 2) target.scrollIntoView({ block: "start" });
+}
+
+// The view that contains this one: the namespace of a service, or the whole mesh.
+const above = () => (view.kind === "service" || view.kind === "edge" ? to("namespace", view.opened) : "#/");
 const opened = () => openedBy(view);
 const openedBy = (one) => one.opened || onlyNamespace();
 
@@ -249,7 +259,7 @@ useTheme();
 listenToSearch(by("query"), by("results"), by("found"));
 view = read();
 addEventListener("hashchange", navigate);
-document.addEventListener("keydown", (event) => { if (event.key === "Escape" && view.kind && !event.target.closest?.("#search")) history.back(); });
+document.addEventListener("keydown", (event) => { if (event.key === "Escape" && view.kind && !event.target.closest?.("#search")) location.hash = above(); });
 const firstMesh = fetchMesh(true).then(() => draw(true));
 setInterval(() => { banner(); if (state.fleet?.unhealthy.length) drawAnswer(by("answer"), state, now()); }, 1000);
 listen();

@@ -17,6 +17,7 @@ from pilot.debug.dashboard.mesh import (
     MeshGraph,
     ServiceFacts,
     UnhealthyProxy,
+    gateways_of_proxy,
     links_of_route,
     service_facts,
     show_graph,
@@ -25,6 +26,7 @@ from pilot.mesh.model.service import Registry, ServiceRef
 from pilot.mesh.registry.services import service_refs
 from testing.mesh.listeners import service
 from testing.mesh.objects import Plain, at, endpoint_slice, make, pod, world
+from testing.mesh.world import proxy
 
 WEB, API, SHOP = "web.a.svc.cluster.local", "api.b.svc.cluster.local", "shop.example"
 ALLOW = ObjectKey("a", "p")
@@ -211,3 +213,16 @@ def test_links_of_a_route(gateways: str, sources: list[str]) -> None:
         (source, target, route_ref("r")) for source in sources for target in targets
     ]
     assert links_of_route(db, ObjectKey("a", "gone")) == ()
+
+
+def test_gateways_of_a_router() -> None:
+    servers = "[{hosts: ['*'], port: {name: http, number: 80, protocol: HTTP}}]"
+    mesh_world = world(
+        make("Gateway", "g", f"{{selector: {{app: edge}}, servers: {servers}}}", "a"),
+        make("Gateway", "other", f"{{selector: {{app: other}}, servers: {servers}}}", "a"),
+    )
+    router = mesh_world.connect(proxy("router", "edge-0", "a", "10.0.0.9", labels={"app": "edge"}))
+    sidecar = mesh_world.connect(proxy("sidecar", "web-0", "a", "10.0.0.1", labels={"app": "edge"}))
+    mesh = mesh_world.mesh
+    assert gateways_of_proxy(mesh, router) == (ObjectKey("a", "g"),)
+    assert gateways_of_proxy(mesh, sidecar) == gateways_of_proxy(mesh, "gone") == ()

@@ -14,6 +14,7 @@ from pilot.bootstrap import ControlPlane, StartError, control_plane
 from pilot.bootstrap.control_plane import KUBERNETES_RANK, REGISTERED_RANK
 from pilot.bootstrap.part import Part
 from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.debug.history import PERIOD
 from pilot.ingest.batch import Commit
 from pilot.mesh.tables.database import MESH_CONFIG
 from pilot.settings.parse import load
@@ -32,6 +33,7 @@ DEFAULT_PARTS = [
     "sweeps",
     "health checks of the mesh",
     "the schedule of health checks",
+    "the history for the dashboard",
     "memory trimming",
     "the certificate authority",
     "the secure port's certificate",
@@ -158,11 +160,12 @@ async def test_periodic_jobs(
     journal = PartRecorder()
     journal.spy(monkeypatch, control_plane, "PeriodicJobs")
     plane = make(tmp_path, environ)
-    sweeps, checks, memory = journal.args_of("PeriodicJobs")
-    assert {args[0] for args in (sweeps, checks, memory)} == {plane._clock}
-    assert (sweeps[1], checks[1], memory[1]) == (10.0, 10.0, 60.0)
+    sweeps, checks, history, memory = journal.args_of("PeriodicJobs")
+    assert {args[0] for args in (sweeps, checks, history, memory)} == {plane._clock}
+    assert (sweeps[1], checks[1], history[1], memory[1]) == (10.0, 10.0, PERIOD, 60.0)
     assert [job.__qualname__ for job in sweeps[2]] == ["Discovery.sweep_in_steps", "NackRecorder.sweep", "Pusher.sweep"]
     assert [job.__qualname__ for job in checks[2]] == jobs
+    assert [job.__qualname__ for job in history[2]] == ["DashboardData.sample"]
     assert [type(job).__name__ for job in memory[2]] == ["MallocTrimmer"]
 
 

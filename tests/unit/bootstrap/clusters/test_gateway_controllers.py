@@ -72,7 +72,10 @@ class Harness:
         )
         self.reviewers = SimpleNamespace(render=object())
         self.injector = SimpleNamespace(config="the templates", on_load=[]) if has_injector else None
-        kubernetes: Any = SimpleNamespace(client=self.client, source=self.source, watch_options=self.watch_options)
+        self.problems = object()
+        kubernetes: Any = SimpleNamespace(
+            client=self.client, source=self.source, watch_options=self.watch_options, problems=self.problems
+        )
         webhooks: Any = SimpleNamespace(context=context, injector=self.injector, reviewers=self.reviewers)
         self.controllers = GatewayControllers(kubernetes, self.settings, self.db, webhooks, self.rng)
 
@@ -179,7 +182,16 @@ async def test_deployments_use_the_injector_configuration(journal: PartRecorder)
     )
     args = journal.part("GatewayDeploymentController").args
     context = args[3]
-    assert args == (harness.client, harness.db, args[2], context, "a/controller", harness.watch_options, harness.rng)
+    assert args == (
+        harness.client,
+        harness.db,
+        args[2],
+        context,
+        "a/controller",
+        harness.problems,
+        harness.watch_options,
+        harness.rng,
+    )
     assert args[2]() == f"{GATEWAY}/"
     assert (context.config(), context.mesh() is harness.mesh, context.proxy_ids("shop")) == (
         "the templates",

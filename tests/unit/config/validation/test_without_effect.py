@@ -146,7 +146,7 @@ EFFECTIVE: dict[str, Any] = {
 }
 """Fields of the proxy config that the agent or the injection uses, with a value."""
 USED_AT_RUN_TIME = {"binaryPath", "discoveryAddress", "controlPlaneAuthPolicy", "terminationDrainDuration"}
-"""Fields that a running agent uses (tests/unit/agent/test_agent.py)."""
+"""Fields that only a running agent uses. tests/unit/agent/test_agent.py starts one."""
 OTHER = ", prometheus: {}"
 AUTHORIZERS = """
 extensionProviders:

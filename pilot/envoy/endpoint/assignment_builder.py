@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
+from itertools import islice
 
 import msgspec
 from envoy.config.endpoint.v3 import endpoint_pb2
@@ -68,13 +69,15 @@ def build_groups(
     endpoints: Iterable[Endpoint], options: AssignmentOptions, uses_mtls: Callable[[Endpoint], bool]
 ) -> Generator[None, None, list[LocalityGroup]]:
     """Return the endpoints that a client receives, grouped by locality and priority."""
-    members = []
-    for number, endpoint in enumerate(endpoints):
-        if is_eligible(endpoint, options):
-            tunnel = find_tunnel(endpoint, options)
-            members.append(LocalityMember(endpoint, uses_mtls(endpoint), endpoint.weight or 1, tunnel))
-        if number % STEP == STEP - 1:
-            yield
+    members: list[LocalityMember] = []
+    remaining = iter(endpoints)
+    while part := list(islice(remaining, STEP)):
+        members += [
+            LocalityMember(e, uses_mtls(e), e.weight or 1, find_tunnel(e, options))
+            for e in part
+            if is_eligible(e, options)
+        ]
+        yield
     groups = group_by_locality(members)
     if options.gateways.gateways or options.client.cross_network != "sni":
         groups = replace_with_gateways(

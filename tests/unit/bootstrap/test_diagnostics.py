@@ -24,9 +24,9 @@ from pilot.xds.authn.identity import Caller, IdentityError, TooManyCallers
 from pilot.xds.debug_requests import DebugRequestError
 from pilot.xds.net.listen_address import Address
 from testing.kube.kube_access import until
-from testing.mesh.debug_server import FakeFleet
+from testing.mesh.debug_server import FakeFleet, FakeProblems
 
-SOURCES = Sources(Mesh(), Metrics(), FakeFleet(), lambda: ())
+SOURCES = Sources(Mesh(), Metrics(), FakeFleet(), lambda: FakeProblems(()))
 
 
 @pytest.mark.parametrize(

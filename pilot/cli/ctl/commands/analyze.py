@@ -29,6 +29,7 @@ FOUND = 79
 
 @click.command()
 @click.argument("files", nargs=-1)
+@click.option("-f", "--filename", "more_files", multiple=True, hidden=True)  # as in validate
 @click.option(
     "--meshConfigFile",
     "mesh_config",
@@ -57,6 +58,7 @@ FOUND = 79
 def analyze(
     client: PageClient,
     files: tuple[str, ...],
+    more_files: tuple[str, ...],
     mesh_config: str | None,
     selection: Selection,
     threshold: str,
@@ -68,6 +70,7 @@ def analyze(
     running control plane is checked. Each object is checked by itself and against the other objects, with the rules of
     the control plane. The exit status is 79 if a problem reaches the failure threshold, and 1 if nothing was checked.
     """
+    files += more_files
     reports, checked = (
         _of_files(files, mesh_config, selection.namespace) if files else _of_control_plane(client, selection)
     )

@@ -86,6 +86,12 @@ def test_running_control_plane_is_analyzed_without_files(run: Run, monkeypatch: 
     )
 
 
+def test_files_may_follow_the_option_of_validate(run: Run) -> None:
+    assert run("analyze", "-f", "a.yaml", "b.yaml", a=SERVICE, b=BROKEN, status=79)[0].endswith(
+        "Checked 2 objects in 2 files.\n"
+    )
+
+
 def test_missing_file_is_reported(run: Run) -> None:
     assert run("analyze", "nowhere.yaml", status=1)[1] == "Error: cannot read nowhere.yaml: No such file or directory\n"
 

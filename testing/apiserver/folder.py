@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import pathlib
 import signal
 import sys
@@ -50,6 +51,7 @@ class Folder:
     def __init__(self, path: pathlib.Path, server: ApiServer) -> None:
         self._path, self._server = path, server
         self._stats: dict[pathlib.Path, tuple[int, int, int]] = {}
+        self._parsed: dict[pathlib.Path, list[Plain]] = {}
         self._objects: dict[Identity, Plain] = {}
 
     def load(self) -> bool:
@@ -61,9 +63,11 @@ class Folder:
                 stats[file] = stat.st_mtime_ns, stat.st_size, stat.st_ino
         if stats == self._stats:
             return False
-        objects = {
-            _identity(plain): plain for file in stats for plain in yaml.load_all(file.read_bytes(), _Loader) if plain
+        self._parsed = {
+            file: self._parsed[file] if stat == self._stats.get(file) else _parse(file.read_bytes())
+            for file, stat in stats.items()
         }
+        objects = {_identity(plain): plain for parsed in self._parsed.values() for plain in parsed}
         for identity, plain in self._objects.items():
             if identity not in objects:
                 self._server.remove(plain)
@@ -81,6 +85,14 @@ class Folder:
                 self.load()
             except (ValueError, LookupError, yaml.YAMLError):
                 traceback.print_exc()
+
+
+def _parse(data: bytes) -> list[Plain]:
+    """Return the objects in a file of YAML, or of JSON, which takes a hundredth of the time."""
+    try:
+        return [json.loads(data)]
+    except ValueError:
+        return [plain for plain in yaml.load_all(data, _Loader) if plain]
 
 
 def _identity(plain: Plain) -> Identity:

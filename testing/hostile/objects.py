@@ -320,14 +320,20 @@ CONFIGURATION: dict[str, Callable[[Choices], Plain]] = {
 """Builders of configuration objects by family."""
 
 
-def yaml_aliases(c: Choices) -> str:
+def yaml_text(c: Choices) -> str:
+    """Return YAML with aliases, directives and deep nesting."""
     text = c.pick("unit", ("a", "'", "\\", "é", " b")) * c.count("bytes", 200_000)
     lines = [f"a0: &a0 {json.dumps(text)}"]
     for level in range(c.count("levels", 40)):
         references = ", ".join([f"*a{level}"] * max(1, c.count("references", 5000)))
         lines.append(f"a{level + 1}: &a{level + 1} [{references}]")
     opening = c.pick("opening", ("[", "{a: ", "- ", "? ", "&a ", "!!x "))
-    return "\n".join((*lines, "deep: " + opening * c.count("depth", 100_000)))
+    directives = "%TAG !a! b\n" * c.count("directives", 5000)
+    lines += [
+        f"k{c.pick('key', ('', 'k', '~', '!!float 1'))}{n}: {c.pick('item', ('1', '1_0', '1:2', 'y', '[]'))}"
+        for n in range(c.count("keys", 50_000))
+    ]
+    return "\n".join((f"{directives}---" if directives else "", *lines, "deep: " + opening * c.count("depth", 100_000)))
 
 
 def pods(c: Choices) -> Plain:
@@ -349,7 +355,7 @@ def pods(c: Choices) -> Plain:
     )
     match c.pick("value", ("yaml", "text", "number", "json")):
         case "yaml":
-            value = yaml_aliases(c)
+            value = yaml_text(c)
         case "text":
             value = c.text(
                 "text", ("1", "e9", "sidecar,", "1,", "10.0.0.0/8,", "[", "{a: b}, ", '{"a":', "-", "A: b\n"), 500_000
@@ -374,3 +380,18 @@ def pods(c: Choices) -> Plain:
     containers = [{**container, "name": f"app-{n}"} for n in range(max(1, c.count("containers", 5000)))]
     metadata = {"name": "worst", "namespace": NAMESPACE, "annotations": {annotation: value}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}}
+
+
+def gateway_with_overlay(overlay: str) -> str:
+    """Return a Gateway of the Gateway API, and the ConfigMap that its objects are overlaid with."""
+    reference = {"group": "", "kind": "ConfigMap", "name": "worst"}
+    spec = {
+        "gatewayClassName": "istio",
+        "infrastructure": {"parametersRef": reference},
+        "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}],
+    }
+    documents = (
+        make_object("gateway.networking.k8s.io/v1", "Gateway", spec),
+        make_object("v1", "ConfigMap", None, data={"deployment": overlay}),
+    )
+    return "\n---\n".join(map(json.dumps, documents))

@@ -1,16 +1,30 @@
-"""A search for the inputs that cost the most for each byte."""
+"""A search for the shapes of input that cost the most once they are large.
+
+A shape is a builder and its genes: the choices that an input is made from. Inputs of 2 kB are enough to compare most
+shapes. The best ones are built again at 8 and 32 kB, which shows how their cost grows, and thereby what a large input
+would cost.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import random
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 LARGEST_INPUT = 1_000_000
 """Maximum number of bytes in an input."""
+SMALL, MEDIUM, LARGE = 2_000, 8_000, 32_000
+"""Sizes in bytes at which inputs are built."""
+MEMORY_PER_SECOND = 50 << 20
+"""Number of bytes that are as bad as a second of CPU time."""
+RANKING = 1
+"""Maximum ratio of the CPU time for large inputs to that for small ones."""
 Genes = dict[str, int]
 """The choices that an input is made from: counts, lengths, and positions in lists of alternatives, by name."""
+Build = Callable[["Choices"], Any]
 
 
 class Choices:
@@ -19,8 +33,8 @@ class Choices:
     Counts are distributed logarithmically, so that single large ones and products of small ones occur.
     """
 
-    def __init__(self, rng: random.Random, genes: Mapping[str, int]) -> None:
-        self._rng, self._given = rng, genes
+    def __init__(self, rng: random.Random, genes: Mapping[str, int], largest: int = LARGEST_INPUT) -> None:
+        self._rng, self._given, self._largest = rng, genes, largest
         self.genes: Genes = {}
         self.counts: set[str] = set()
 
@@ -29,7 +43,7 @@ class Choices:
         self.counts.add(name)
         value = self._given.get(name)
         if value is None:
-            value = int((largest + 2) ** self._rng.random()) - 1
+            value = int((min(largest, self._largest) + 2) ** self._rng.random()) - 1
         self.genes[name] = max(0, min(value, largest))
         return self.genes[name]
 
@@ -48,10 +62,12 @@ class Choices:
 def size(value: Any, sizes: dict[int, int] | None = None) -> int:
     """Return about the size of a value in JSON. Parts that occur repeatedly are measured once."""
     if isinstance(declared := getattr(value, "size", None), int):
-        return declared  # of callers
+        return declared
     sizes = {} if sizes is None else sizes
     if isinstance(value, str):
         return len(json.dumps(value))
+    if isinstance(value, bytes):
+        return len(value)
     if not isinstance(value, dict | list | tuple):
         return 4
     if (result := sizes.get(id(value))) is None:
@@ -61,31 +77,94 @@ def size(value: Any, sizes: dict[int, int] | None = None) -> int:
     return result
 
 
-def make(rng: random.Random, genes: Mapping[str, int], build: Callable[[Choices], Any]) -> tuple[Any, Genes]:
-    """Return an input of at most LARGEST_INPUT bytes and its genes. The largest count is halved while it is larger."""
+class Shape(NamedTuple):
+    """An input and the genes that it is made from. `counts` are the genes that grow with the size."""
+
+    value: Any
+    size: int
+    genes: Genes
+    counts: frozenset[str]
+
+    @property
+    def alternatives(self) -> tuple[tuple[str, int], ...]:
+        """Return the genes that do not grow, which distinguish shapes from each other."""
+        return tuple(sorted((name, value) for name, value in self.genes.items() if name not in self.counts))
+
+
+def make(rng: random.Random, genes: Mapping[str, int], build: Build, largest: int = LARGEST_INPUT) -> Shape:
+    """Return an input of at most `largest` bytes. The largest count is reduced while it is larger."""
     while True:
-        choices = Choices(rng, genes)
-        result = build(choices)
-        if size(result) <= LARGEST_INPUT:
-            return result, choices.genes
-        largest = max(choices.counts, key=lambda name: choices.genes[name])
-        genes = {**choices.genes, largest: choices.genes[largest] // 2}
+        choices = Choices(rng, genes, largest)
+        value = build(choices)
+        length = size(value)
+        if length <= largest or not any(choices.genes[name] for name in choices.counts):
+            return Shape(value, length, choices.genes, frozenset(choices.counts))
+        name = max(choices.counts, key=lambda name: choices.genes[name])
+        genes = {**choices.genes, name: choices.genes[name] // max(2, math.isqrt(length // largest))}
+
+
+def enlarge(shape: Shape, build: Build, largest: int, grown: Sequence[str]) -> Shape:
+    """Return the shape with larger counts, so that it has almost `largest` bytes if possible."""
+
+    def scaled(factor: float) -> Shape:
+        genes = {**shape.genes, **{name: int(shape.genes[name] * factor) for name in grown}}
+        choices = Choices(random.Random(0), genes)
+        value = build(choices)
+        return Shape(value, size(value), choices.genes, frozenset(choices.counts))
+
+    step = 2.0 ** (1 / max(1, len(grown)))  # so that products double as well
+    best, low, high = shape, 1.0, step
+    while (candidate := scaled(high)).size <= largest and high < 4 * largest / max(shape.size, 1):
+        best, low, high = candidate, high, high * step
+    for _ in range(4):
+        middle = math.sqrt(low * high)
+        candidate = scaled(middle)
+        if candidate.size <= largest:
+            best, low = candidate, middle
+        else:
+            high = middle
+    return best
+
+
+class Cost(NamedTuple):
+    """CPU seconds and allocated bytes."""
+
+    cpu: float
+    memory: int = 0
+
+    @property
+    def total(self) -> float:
+        """Return the cost in seconds."""
+        return self.cpu + self.memory / MEMORY_PER_SECOND
+
+
+class Ranked(NamedTuple):
+    """A shape of about 32 kB, and its cost. `exponent` is that of its growth, and `score` the cost at 1 MB."""
+
+    score: float
+    exponent: float
+    shape: Shape
+    grown: tuple[str, ...]
 
 
 class HillClimber:
-    """Proposes genes. Three quarters of the proposals are changes of the best ones, and the others are random."""
+    """Proposes genes. Three quarters of the proposals are changes of the best ones, and the others are random.
 
-    KEPT = 5
+    The best shapes differ in their alternatives, and not only in their counts.
+    """
+
+    BEST = 8
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
-        self.best: list[tuple[float, Genes]] = []
+        self.best: list[Ranked] = []
+        self._seeds: list[tuple[float, Genes]] = []
 
     def propose(self) -> Genes:
         """Return the genes of the next input. Absent ones are random."""
-        if not self.best or self._rng.random() < 0.25:
+        if not self._seeds or self._rng.random() < 0.25:
             return {}
-        genes = dict(self._rng.choice(self.best)[1])
+        genes = dict(self._rng.choice(self._seeds)[1])
         for name in self._rng.sample(sorted(genes), min(len(genes), self._rng.randint(1, 2))):
             match self._rng.randrange(4):
                 case 0:
@@ -98,8 +177,46 @@ class HillClimber:
                     genes[name] += 1
         return genes
 
-    def learn(self, genes: Genes, score: float) -> None:
-        """Add the score of an input. Equal genes keep their highest score."""
-        others = [(s, g) for s, g in self.best if g != genes]
-        score = max([score, *(s for s, g in self.best if g == genes)])
-        self.best = sorted([*others, (score, genes)], key=lambda pair: -pair[0])[: self.KEPT]
+    def learn(self, genes: Genes, ranked: Ranked) -> None:
+        """Add a shape, and the genes of the small input that it has grown from."""
+        same = [other for other in self.best if other.shape.alternatives == ranked.shape.alternatives]
+        if same and same[0].score >= ranked.score:
+            return
+        others = [other for other in self.best if other not in same]
+        self.best = sorted([*others, ranked], key=lambda other: -other.score)[: self.BEST]
+        self._seeds = sorted([*self._seeds, (ranked.score, genes)], key=lambda pair: -pair[0])[: self.BEST]
+
+
+def search(build: Build, measure: Callable[[Shape, bool], Cost], inputs: int, seed: str) -> Iterator[HillClimber]:
+    """Search for expensive shapes, and yield the climber after each input.
+
+    `measure` processes an input. Its second argument is whether to measure memory, which takes longer.
+    """
+    rng, climber = random.Random(seed), HillClimber(random.Random(f"{seed} climb"))
+    costs: list[float] = []
+    comparing = ranking = 0.0
+    for number in range(inputs):
+        started = time.process_time()
+        small = make(rng, climber.propose(), build, SMALL)
+        cost = measure(small, False).cpu
+        costs = [*costs[-200:], cost]
+        compared = time.process_time()
+        comparing += compared - started
+        is_promising = cost >= sorted(costs)[len(costs) * 19 // 20] or rng.random() < 0.02
+        if number < 20 or (is_promising and ranking < RANKING * comparing):
+            climber.learn(small.genes, rank(rng, small, build, measure))
+            ranking += time.process_time() - compared
+        yield climber
+
+
+def rank(rng: random.Random, small: Shape, build: Build, measure: Callable[[Shape, bool], Cost]) -> Ranked:
+    """Measure a shape at 8 and 32 kB, and estimate its cost at 1 MB. Either all counts grow, or one of them."""
+    grows = sorted(name for name in small.counts if small.genes[name])
+    grown = tuple(grows) if rng.random() < 0.5 or not grows else (rng.choice(grows),)
+    medium = enlarge(small, build, MEDIUM, grown)
+    large = enlarge(medium, build, LARGE, grown)
+    if large.size < 1.5 * medium.size:  # limited by its largest counts
+        return Ranked(measure(large, True).total, 0.0, large, grown)
+    before, after = measure(medium, True).total, measure(large, True).total
+    exponent = max(0.0, math.log(max(after, 1e-6) / max(before, 1e-6)) / math.log(large.size / medium.size))
+    return Ranked(after * (LARGEST_INPUT / large.size) ** min(exponent, 3.0), exponent, large, grown)

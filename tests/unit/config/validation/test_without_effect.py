@@ -28,11 +28,15 @@ from pilot.config.mesh.proxy_config import ConnectionSettings, ProxyConfig, Remo
 from pilot.config.mesh.tracing import Tracing
 from pilot.config.validation.without_effect import WITHOUT_EFFECT
 from pilot.ingest.mesh_config import decode_mesh_config
+from pilot.lib.xds_types import LISTENER
 from testing.mesh.listeners import WEB
 from testing.mesh.objects import make, world
+from testing.mesh.world import proxy
 from testing.rows import Rows
 from tests.golden.test_injected_pods import Case, inject_by_webhook
 from tests.unit.agent.envoy.test_proxy_bootstrap import make_context
+from tests.unit.envoy.plans.test_waypoint_plan import proxy_resources as waypoint_resources
+from tests.unit.envoy.plans.test_waypoint_plan import waypoint
 
 ROOT = pathlib.Path(pilot.__file__).parent
 # Fields that also exist in DestinationRules, where they take effect.
@@ -241,15 +245,44 @@ def test_every_field_of_the_proxy_config_is_in_one_list() -> None:
     assert not ineffective & EFFECTIVE.keys()
 
 
-def test_prometheus_merge_and_ingress_class_have_an_effect() -> None:
-    annotated = Case(annotations={"prometheus.io/port": "80", "prometheus.io/scrape": "true"})
-    merged, separate = (
-        inject_by_webhook(Case(mesh={"enablePrometheusMerge": merge}), annotated.pod()) for merge in (True, False)
-    )
+def test_prometheus_merge_has_an_effect() -> None:
+    annotated = Case(annotations={"prometheus.io/port": "80", "prometheus.io/scrape": "true"}).pod()
+    merged, separate = (inject_by_webhook(Case(mesh={"enablePrometheusMerge": m}), annotated) for m in (True, False))
     assert merged != separate
-    assert (
-        decode_mesh_config([{"enablePrometheusMerge": False, "hboneIdleTimeout": "9s", "ingressClass": "a"}])[1] == []
+    assert decode_mesh_config([{"enablePrometheusMerge": False}])[1] == []
+
+
+def test_datadog_tracer_has_an_effect() -> None:
+    config = {"tracing": {"datadog": {"address": "datadog.shop:8126"}}}
+    assert agent_outputs(config) != agent_outputs({})
+    assert decode_mesh_config([{"defaultConfig": config}])[1] == []
+
+
+@pytest.mark.parametrize(
+    "mesh",
+    ["ingressClass: other", "ingressControllerMode: 'OFF'", "ingressSelector: edge", "ingressService: edge"],
+)
+def test_field_about_ingresses_has_an_effect(mesh: str) -> None:
+    annotations = "{kubernetes.io/ingress.class: istio}"
+    rule = "{host: a.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}"
+    ingress = make(
+        "Ingress", "i", f"{{rules: [{rule}]}}", "a", apiVersion="networking.k8s.io/v1", annotations=annotations
     )
+    service = make("Service", "web", "{clusterIP: 10.96.0.1, ports: [{name: http, port: 80}]}", "a")
+
+    def gateway_listeners(mesh_config: str) -> set[str]:
+        harness = world(ingress, service, mesh_config=mesh_config)
+        edge = proxy("router", "edge-0", "istio-system", "10.1.0.7", {"istio": "ingressgateway"})
+        return set(harness.resources(harness.connect(edge))[LISTENER])
+
+    assert gateway_listeners("") != gateway_listeners(mesh)
+    assert decode_mesh_config([yaml.safe_load(mesh)])[1] == []
+
+
+def test_idle_timeout_of_tunnels_has_an_effect() -> None:
+    mesh = "hboneIdleTimeout: 9s"
+    assert waypoint_resources(*waypoint()) != waypoint_resources(*waypoint(), mesh=mesh)
+    assert decode_mesh_config([yaml.safe_load(mesh)])[1] == []
 
 
 @pytest.mark.parametrize(

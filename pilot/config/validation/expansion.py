@@ -18,6 +18,7 @@ from pilot.config.problem import Problems, below, error
 from pilot.config.security.authorization_policy import AuthorizationPolicy, Rule
 from pilot.config.security.peer_authentication import PeerAuthentication
 from pilot.config.telemetry import Telemetry
+from pilot.lib.hosts import is_wildcard
 from pilot.lib.text import human_size
 
 MAX_EXPANDED_BYTES = 32_000_000
@@ -37,6 +38,8 @@ MAX_POLICY_BYTES = 16_000
 
 Each cluster of the services that a DestinationRule matches has a copy. Names of 400 peers take 16 kB.
 """
+MAX_WILDCARD_SUBSETS = 64
+"""Maximum number of subsets of a DestinationRule with a wildcard host. Each service that it matches has all of them."""
 MAX_TELEMETRY_BYTES = 64_000
 """Maximum size of a Telemetry as JSON, in bytes. Each listener has a copy."""
 MAX_EGRESS_LISTENERS = 128
@@ -83,6 +86,8 @@ def check_destination_rule(rule: DestinationRule) -> Problems:
 
     Each subset repeats the policies of the host. Yield an error too for each policy that is too large for a cluster.
     """
+    if is_wildcard(rule.host):
+        yield from _check_count(len(rule.subsets), "subsets", "subsets for a wildcard host", MAX_WILDCARD_SUBSETS)
     yield from below("trafficPolicy", _check_policy(rule.traffic_policy))
     for index, subset in enumerate(rule.subsets):
         yield from below(f"subsets[{index}].trafficPolicy", _check_policy(subset.traffic_policy))
@@ -93,9 +98,11 @@ def check_destination_rule(rule: DestinationRule) -> Problems:
 def _check_policy(policy: TrafficPolicy | None) -> Problems:
     if policy is not None:
         own = msgspec.structs.replace(policy, port_level_settings=())
-        yield from _check(_size(own), "", "the policy", MAX_POLICY_BYTES)
+        yield from _check(_size(own), "", "the fields of the policy", MAX_POLICY_BYTES)
         for index, settings in enumerate(policy.port_level_settings):
-            yield from _check(_size(settings), f"portLevelSettings[{index}]", "the policy", MAX_POLICY_BYTES)
+            yield from _check(
+                _size(settings), f"portLevelSettings[{index}]", "the fields of the policy", MAX_POLICY_BYTES
+            )
 
 
 def check_sidecar(sidecar: Sidecar) -> Problems:

@@ -113,6 +113,14 @@ def test_destination_rule_with_a_large_policy_for_each_cluster_is_refused() -> N
     ]
 
 
+def test_wildcard_destination_rule_with_many_subsets_is_refused() -> None:
+    subsets = [{"name": f"v{i}", "labels": {"v": str(i)}} for i in range(65)]
+    assert _codes("networking", "DestinationRule", {"host": "*.a.com", "subsets": subsets}) == [
+        ("too-many", "spec.subsets")
+    ]
+    assert _codes("networking", "DestinationRule", {"host": "a.com", "subsets": subsets}) == []
+
+
 def test_sidecar_with_many_listeners_is_refused() -> None:
     ports = [{"number": 1000 + i, "name": f"p{i}", "protocol": "HTTP"} for i in range(1001)]
     spec = {

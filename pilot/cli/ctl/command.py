@@ -91,6 +91,8 @@ def with_client(function: Function) -> Function:
     )
     @functools.wraps(function)
     def command(address: str | None, **more: Any) -> Any:
+        if more.get("proxy") == "":  # for example, because a variable of the shell is not set
+            raise click.BadParameter("it is empty; use POD.NAMESPACE or part of it", param_hint="'PROXY'")
         if address is None:
             address = click.get_current_context().find_root().params["address"]
         return function(PageClient(address), **more)

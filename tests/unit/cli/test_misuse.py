@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.server
 import pathlib
+import shlex
 import socket
 import subprocess
 import sys
@@ -260,7 +261,31 @@ MISTAKES = [
         1,
         "tabs.yaml:3: while scanning for the next token found character that cannot start any token; YAML does not permit tabs for indentation: replace them by spaces",
     ),
-    ("pilotctl authz check web --header x", 1, "--header 'x': expected NAME=VALUE"),
+    ("pilotctl authz check web --header x", 2, "Invalid value for '--header': 'x': expected NAME=VALUE"),
+    (
+        "pilotctl authz check web --path foo",
+        2,
+        "Invalid value for '--path': 'foo': expected a path that begins with / and contains no spaces, such as /a%20b",
+    ),
+    (
+        "pilotctl authz check web --path http://a/x",
+        2,
+        "Invalid value for '--path': 'http://a/x': expected a path that begins with / and contains no spaces, such as /a%20b",
+    ),
+    (
+        "pilotctl authz check web --host http://a",
+        2,
+        "Invalid value for '--host': 'http://a': expected NAME or NAME:PORT",
+    ),
+    (
+        "pilotctl authz check web --from-principal storefront",
+        2,
+        "Invalid value for '--from-principal': 'storefront': expected DOMAIN/ns/NAMESPACE/sa/ACCOUNT, or a whole SPIFFE ID: spiffe://DOMAIN/PATH",
+    ),
+    ("pilotctl authz check web --tcp --method GET", 2, "--tcp and --method are mutually exclusive"),
+    ("pilotctl describe ''", 2, "Invalid value for 'PROXY': it is empty; use POD.NAMESPACE or part of it"),
+    ("pilotctl proxy-status ''", 2, "Invalid value for 'PROXY': it is empty; use POD.NAMESPACE or part of it"),
+    ("pilotctl proxy-config clusters ''", 2, "Invalid value for 'PROXY': it is empty; use POD.NAMESPACE or part of it"),
     ("pilotctl authz check web --claim a=[", 1, "--claim: '[' is not JSON: Expecting value: line 1 column 2 (char 1)"),
     (
         "pilotctl manifest generate --component Nosuch",
@@ -444,7 +469,7 @@ def test_message_names_the_cause_and_the_fix(
     for name, text in FILES.items():
         pathlib.Path(name).parent.mkdir(exist_ok=True)
         pathlib.Path(name).write_text(text)
-    program, *words = command.replace("OTHER", other).replace("GRPC", grpc).split()
+    program, *words = shlex.split(command.replace("OTHER", other).replace("GRPC", grpc))
     assert import_module(f"pilot.cli.{program.replace('-', '_')}").main(words) == status
     error = capsys.readouterr().err.replace(other, "OTHER").replace(grpc, "GRPC")
     assert error.partition("Error: ")[2].removesuffix("\n") == message

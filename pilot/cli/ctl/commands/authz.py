@@ -12,7 +12,9 @@ from pilot.cli.ctl.client import CommandError, PageClient
 from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.completions import complete_proxies
 from pilot.cli.ctl.output import CommandResult, TextTable
+from pilot.cli.ctl.request_texts import CLAIM, HEADER, HOST, METHOD, NAMESPACE, PATH, PRINCIPAL, SERVER_NAME
 
+_HTTP_FIELDS = ("method", "path", "host", "headers", "claims")
 _WORDS = {"allowed": "ALLOWED", "denied": "DENIED", "asked": "DELEGATED"}
 
 
@@ -23,15 +25,23 @@ def authz() -> None:
 
 @authz.command()
 @click.argument("proxy", shell_complete=complete_proxies)
-@click.option("--method", metavar="GET", help="HTTP method (default GET)")
-@click.option("--path", metavar="/x", help="path after path normalization (default /)")
-@click.option("--host", help="Host header")
+@click.option("--method", type=METHOD, metavar="GET", help="HTTP method (default GET)")
+@click.option("--path", type=PATH, metavar="/x", help="path after path normalization (default /)")
+@click.option("--host", type=HOST, metavar="NAME", help="Host header")
 @click.option(
     "--from-principal",
     "principal",
+    type=PRINCIPAL,
+    metavar="ID",
     help="client identity, DOMAIN/ns/NAMESPACE/sa/ACCOUNT; without one, the request is plaintext",
 )
-@click.option("--from-namespace", "namespace", help="client namespace; the identity is its default service account")
+@click.option(
+    "--from-namespace",
+    "namespace",
+    type=NAMESPACE,
+    metavar="NAME",
+    help="client namespace; the identity is its default service account",
+)
 @click.option("--from-ip", "ip", metavar="ADDRESS", help="source address of the connection")
 @click.option(
     "--remote-ip",
@@ -40,11 +50,19 @@ def authz() -> None:
     help="client address behind trusted proxies (default: --from-ip)",
 )
 @click.option("--to-ip", "toIp", metavar="ADDRESS", help="destination address (default: the workload's address)")
-@click.option("--sni", metavar="NAME", help="server name in the TLS handshake")
-@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="request header; may be repeated")
+@click.option("--sni", type=SERVER_NAME, metavar="NAME", help="server name in the TLS handshake")
+@click.option(
+    "--header",
+    "headers",
+    type=HEADER,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="request header; may be repeated",
+)
 @click.option(
     "--claim",
     "claims",
+    type=CLAIM,
     multiple=True,
     metavar="NAME=VALUE",
     help="claim of a validated JWT, as text or JSON; may be repeated",
@@ -73,20 +91,25 @@ def _parts(page: dict[str, Any], has_request: bool) -> Iterator[str | TextTable]
 
 
 def _request_attributes(headers: Sequence[str], claims: Sequence[str], **attributes: Any) -> dict[str, Any]:
-    """Return the request that the options describe, or {} if there are none."""
+    """Return the request that the options describe, or {} if there are none.
+
+    Raise click.UsageError if the options contradict each other.
+    """
     call = {field: value for field, value in attributes.items() if value is not None}
     if headers:
-        call["headers"] = dict(_pairs("--header", headers))
+        call["headers"] = dict(_pairs(headers))
     if claims:
-        call["claims"] = {name: _plain(value) for name, value in _pairs("--claim", claims)}
+        call["claims"] = {name: _plain(value) for name, value in _pairs(claims)}
+    if "principal" in call and "namespace" in call:
+        raise click.UsageError("--from-principal and --from-namespace are mutually exclusive")
+    if "tcp" in call and (field := next((f for f in _HTTP_FIELDS if f in call), None)):
+        raise click.UsageError(f"--tcp and --{field.removesuffix('s')} are mutually exclusive")
     return call
 
 
-def _pairs(flag: str, texts: Sequence[str]) -> Iterable[tuple[str, str]]:
+def _pairs(texts: Sequence[str]) -> Iterable[tuple[str, str]]:
     for text in texts:
-        name, equals, value = text.partition("=")
-        if not name or not equals:
-            raise CommandError(f"{flag} {text!r}: expected NAME=VALUE")
+        name, _, value = text.partition("=")
         yield name, value
 
 

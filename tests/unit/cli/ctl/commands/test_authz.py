@@ -6,10 +6,11 @@ import json
 from typing import Any
 from unittest import mock
 
+import click
 import pytest
 from click.testing import CliRunner
 
-from pilot.cli.ctl.client import CommandError, PageClient
+from pilot.cli.ctl.client import PageClient
 from pilot.cli.pilotctl import pilotctl
 from tests.unit.debug.pages.test_authz import ALLOW_CALLER, CALLER, DELEGATING, DENY_X, make_check, policy, to_operation
 
@@ -62,7 +63,32 @@ def test_headers_and_claims_come_from_flags() -> None:
     assert json.loads(run_check(ask, "--header", "a=b=c", "--claim", "g=w", "-o", "json"))["decision"] == "denied"
 
 
-@pytest.mark.parametrize("words", [("--header", "a"), ("--claim", "=x"), ("--claim", "a=[")])
-def test_invalid_flag_is_rejected(words: tuple[str, str]) -> None:
-    with pytest.raises(CommandError):
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--method", "GET POST"), "'GET POST': expected one method in upper case, such as GET"),
+        (("--method", "get"), "'get': expected one method in upper case, such as GET"),
+        (("--path", "/a b"), "'/a b': expected a path that begins with / and contains no spaces, such as /a%20b"),
+        (("--path", "/\udcff"), "not valid UTF-8; percent-encode other bytes"),
+        (
+            ("--from-namespace", "a b"),
+            "'a b': expected the name of a namespace: at most 63 lower-case letters, digits and hyphens",
+        ),
+        (("--header", "a b=c"), "'a b=c': expected NAME=VALUE"),
+        (("--claim", "=x"), "'=x': expected NAME=VALUE"),
+        (("--tcp", "--method", "GET"), "--tcp and --method are mutually exclusive"),
+        (("--tcp", "--header", "a=b"), "--tcp and --header are mutually exclusive"),
+        (
+            ("--from-principal", CALLER, "--from-namespace", "a"),
+            "--from-principal and --from-namespace are mutually exclusive",
+        ),
+    ],
+)
+def test_request_that_no_client_can_make_is_rejected(words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(click.UsageError) as raised:
         run_check(make_check(), *words)
+    assert raised.value.message == message
+
+
+def test_identity_outside_kubernetes_is_accepted() -> None:
+    assert "from spiffe://bank/teller" in run_check(make_check(), "--from-principal", "spiffe://bank/teller")

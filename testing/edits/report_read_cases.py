@@ -147,7 +147,12 @@ REPORT_CASES = (
     *(
         ReadCase(
             f"{VIEWS}/{read}",
-            mesh(object_rows(make("RequestAuthentication", "named", f"{{selector: {NAMED}}}", "istio-system"))),
+            mesh(
+                object_rows(
+                    pod("other", "10.1.0.79", "b"),
+                    make("RequestAuthentication", "named", f"{{selector: {NAMED}}}", "istio-system"),
+                )
+            ),
             [first],
         )
         for read, first in (

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pilot.config.object import ObjectKey
 from pilot.ingest.decode import OWN
+from pilot.mesh.tables.database import ALLOCATED_ADDRESSES, REMEMBERED
 from testing.edits.ambient_objects import NAME
 from testing.edits.cluster_objects import WEST
 from testing.edits.gateway_objects import ALL, API, cluster_wide, gateway_object, tls
@@ -152,7 +154,15 @@ PICKING = {**ROUTERS, **object_rows(pod("ingress-0", "10.1.0.9", "edge", labels=
 WAYPOINT_FOR_ALL = mesh(WAYPOINT, waypoint(labels={FOR: "all"}), slot_rows("Proxy wp-0.a Kubernetes"))
 CANARY = f"{{{WAYPOINT_USER}, istio.io/use-waypoint-canary: second}}"
 WEIGHTS = [f"{{istio.io/use-waypoint-canary-weight: '{weight}'}}" for weight in (10, 90)]
+REMEMBERED_ADDRESS = {
+    (ALLOCATED_ADDRESSES, REMEMBERED): {(ObjectKey("c", "ext"), "x.example.com"): ("240.240.9.9", "2001:2::9:9")}
+}
 CASES = (
+    ReadCase(
+        f"{VIEWS}/registry/auto_addresses.py allocated_addresses AllocatedAddresses.get",
+        mesh(slot_rows("ServiceEntry c/ext", SIDECAR)),
+        [REMEMBERED_ADDRESS],
+    ),
     ReadCase(
         f"{VIEWS}/lowering/gateway_api/backend_policies.py _older BackendTLSPolicy.keys",
         mesh(SERVED, tls_policy("younger", 2)),

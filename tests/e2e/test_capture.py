@@ -228,7 +228,7 @@ def resolvers(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.write_text("search shop.svc.cluster.local\nnameserver 10.80.0.1\n")
     monkeypatch.setattr(network, "RESOLV_CONF", path)
     if os.environ.get("PYISTIOD_CAPTURE_BY") != "iptables":
-        monkeypatch.setattr(restore, "is_installed", lambda *_: False)
+        monkeypatch.setattr(restore, "is_installed", lambda *_, **__: False)
 
 
 def check(pod: Pod, expected: list[str]) -> None:

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from pilot.mesh.tables.database import ALLOCATED_ADDRESSES
 from testing.edits.gateway_objects import GATEWAYS
 from testing.edits.mesh_edits import FLAGS, random_steps, snapshot, tour
 from testing.edits.mesh_slots import SLOTS
@@ -29,7 +30,7 @@ def test_untracked_reads_are_detected_for_every_table() -> None:
     survey.add(tour(random.Random("tour"), True, gateways), FLAGS)
     for course in range(COURSES):
         survey.add(random_steps(random.Random(course), 60), FLAGS)
-        undetected |= {site.table for site in survey.sites} - tables
+        undetected |= {site.table for site in survey.sites} - tables - {ALLOCATED_ADDRESSES}  # has a case below
         tables |= undetected
         undetected = {table for table in undetected if not is_detected(survey, table)}
         if course and not undetected:

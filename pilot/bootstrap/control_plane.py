@@ -30,7 +30,7 @@ from pilot.bootstrap.diagnostics import ControlzPort, HttpIdentities, debug_over
 from pilot.bootstrap.fetchers import make_gateway_names, make_key_sets
 from pilot.bootstrap.first_load import FirstLoad, PausedClock, refuse_invalid_mesh
 from pilot.bootstrap.notices import ChangeReporter, report_failure
-from pilot.bootstrap.options import check_sources, parse_addresses, parse_aliases
+from pilot.bootstrap.options import check_names, check_security, check_sources, parse_addresses, parse_aliases
 from pilot.bootstrap.part import Part, Parts
 from pilot.bootstrap.periodic_jobs import MallocTrimmer, PatchMetrics, PeriodicJobs, find_trim
 from pilot.bootstrap.ports import GrpcPort, GrpcServices, HttpPort
@@ -102,6 +102,7 @@ Folders from flags take precedence over it. Sources in the mesh config have a ra
 REGISTERED_RANK = 1_000_000
 """Rank of workloads that are registered in memory. Every other source takes precedence."""
 SWEEP_SECONDS = 10.0
+CLOCK_SECONDS = 300.0
 TRIM_SECONDS = 60.0
 HEALTH_SECONDS = 10.0
 SWITCH_SECONDS = 0.001
@@ -138,6 +139,8 @@ class ControlPlane:
     def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         self.settings = settings
         self.addresses = parse_addresses(settings)
+        check_names(settings.mesh.registry, settings.debug)
+        check_security(settings.secure_port, settings.authentication)
         check_sources(settings.ingest)
         credentials = find_credentials(settings.kubernetes, bool(settings.ingest.config_dirs))
         folders = parse_config_folders(
@@ -452,6 +455,9 @@ class ControlPlane:
             (self.discovery.sweep_in_steps, self.nacks.sweep, self.pusher.sweep, *secret_access),
         )
         yield Part("sweeps", sweeps.start, sweeps.stop)
+        self._set_clock()
+        ticks = PeriodicJobs(self._clock, CLOCK_SECONDS, (self._set_clock,))
+        yield Part("the clock of expiry checks", ticks.start, ticks.stop)
         patches = (PatchMetrics(self.db, self.metrics).check,) if self.settings.debug.patch_metrics else ()
         health = PeriodicJobs(self._clock, HEALTH_SECONDS, (self._health.schedule, *patches))
         yield Part("health checks of the mesh", stop=self._health.stop)
@@ -460,6 +466,10 @@ class ControlPlane:
         yield Part("the history for the dashboard", history.start, history.stop)
         trims = PeriodicJobs(self._clock, TRIM_SECONDS, (MallocTrimmer(find_trim()),))
         yield Part("memory trimming", trims.start, trims.stop)
+
+    def _set_clock(self) -> None:
+        """Write the time, by which checks decide whether certificates have expired."""
+        self.discovery.commit([(self.db.clock, "now", time.time())], {})
 
     # -- gRPC ports ----------------------------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ SECTIONS = (
         "Configuration",
         {
             "problems": f"{_COMMANDS}.problems:problems",
+            "certificates": f"{_COMMANDS}.certificates:certificates",
             "status": f"{_COMMANDS}.status:status",
             "analyze": f"{_COMMANDS}.analyze:analyze",
             "validate": f"{_COMMANDS}.validate:validate",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -138,7 +139,7 @@ def analyze(
     mesh = Mesh(settings)
     edits: list[Edit] = [(MESH_CONFIG, "mesh", mesh_config), (MESH_CONFIG, "networks", MeshNetworks()), *objects.edits]
     mesh.commit([(mesh.tables[table], key, row) for table, key, row in NamespaceFilter(mesh).admit(edits)])
-    mesh.commit([(mesh.secret_access, EVERY_ACCOUNT, True)])
+    mesh.commit([(mesh.secret_access, EVERY_ACCOUNT, True), (mesh.clock, "now", time.time())])
     subjects = [(check, key) for check in checks for key in check.keys(mesh)]
     check_problems: list[Problem] = []
     for number, (check, key) in enumerate(subjects, 1):

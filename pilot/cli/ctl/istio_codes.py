@@ -38,6 +38,8 @@ _CODES = {
     "host-not-found DestinationRule": "IST0174",
     "protocol-conflict": "IST0177",
 }
+_OWN = frozenset(("certificate-expired", "refused"))
+"""Codes of errors that are not in the schema of an object, and that istioctl does not report."""
 
 
 def istio_code(finding: dict[str, Any]) -> str:
@@ -49,5 +51,5 @@ def istio_code(finding: dict[str, Any]) -> str:
     return (
         _CODES.get(f"{code} {kind}")
         or _CODES.get(code)
-        or (_INVALID if kind and finding["severity"] == "error" else "")
+        or (_INVALID if kind and finding["severity"] == "error" and code not in _OWN else "")
     )

@@ -1,20 +1,29 @@
 """Validation of certificates, private keys and root certificates. Values that Envoy would reject are not sent.
 
-Expiry is not checked. The cryptography library reports invalid input with many types of exceptions, which may change
+Flaws do not include expiry, because they would change with time. The cryptography library reports invalid input with many types of exceptions, which may change
 between versions, so every exception is handled in the same way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509 import ocsp
 
-from pilot.config.key_material import OCSP_STAPLE, Flaw, KeyPair, PemBlock, Roots, Value, split_pem
+from pilot.config.key_material import (
+    OCSP_STAPLE,
+    Flaw,
+    KeyPair,
+    PemBlock,
+    Roots,
+    Value,
+    certificate_blocks,
+    split_pem,
+)
 
 LARGEST_VALUE = 1 << 20
 """Maximum size of a value in bytes. An API server accepts no larger Secrets."""
@@ -43,6 +52,22 @@ _PKCS8, _TRADITIONAL = b"PRIVATE KEY", (b"RSA PRIVATE KEY", b"EC PRIVATE KEY")
 _CERTIFICATE_LABELS, _LIST_LABELS = (b"CERTIFICATE", b"X509 CERTIFICATE"), (b"X509 CRL",)
 _MUST_STAPLE = tuple(bytes.fromhex(f"06082b06010505070118{critical}04053003020105") for critical in ("", "0101ff"))
 """The certificate extension that requires an OCSP response (RFC 7633), in the encodings that Envoy recognizes."""
+
+
+class ValidityPeriod(NamedTuple):
+    """The times between which a certificate is valid, in Unix seconds."""
+
+    begins: float
+    ends: float
+
+
+def validity_period(pem: bytes) -> ValidityPeriod | None:
+    """Return the validity period of the first certificate in a PEM bundle, or None if it is not a valid certificate."""
+    try:
+        first = x509.load_pem_x509_certificate(next(certificate_blocks(pem), b""))
+        return ValidityPeriod(first.not_valid_before_utc.timestamp(), first.not_valid_after_utc.timestamp())
+    except Exception:
+        return None
 
 
 class _FlawError(Exception):

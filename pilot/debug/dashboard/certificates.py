@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
-from cryptography import x509
-
-from pilot.config.key_material import KeyPair, Roots, certificate_blocks, find_key_pair, find_roots
+from pilot.config.key_material import KeyPair, Roots, find_key_pair, find_roots
 from pilot.config.kinds.kubernetes import SECRET
 from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef
+from pilot.config.validation.key_material import validity_period
 from pilot.lib.metrics.metrics import Metrics
 from pilot.mesh.tables.database import Mesh
 
@@ -69,13 +68,5 @@ def validity(items: Iterable[Material]) -> list[Validity]:
 
     Objects without a valid certificate are skipped, because they are reported elsewhere.
     """
-    validities = []
-    for item in items:
-        try:
-            first = x509.load_pem_x509_certificate(next(certificate_blocks(item.pem), b""))
-        except ValueError:
-            continue
-        validities.append(
-            Validity(item.name, first.not_valid_before_utc.timestamp(), first.not_valid_after_utc.timestamp())
-        )
-    return validities
+    periods = ((item.name, validity_period(item.pem)) for item in items)
+    return [Validity(name, *period) for name, period in periods if period is not None]

@@ -5,17 +5,22 @@ They must exist, the proxies that use them must be allowed to read them, and Env
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterable
 
-from pilot.config.key_material import Flaw, KeyPair, Roots
+from pilot.config.key_material import Flaw, KeyPair, Roots, certificate_blocks
 from pilot.config.kinds.kubernetes import SECRET
 from pilot.config.object import RegistryKey
-from pilot.config.problem import Problems, warning
-from pilot.config.validation.key_material import find_staple_flaw
+from pilot.config.problem import Problems, error, warning
+from pilot.config.validation.key_material import find_staple_flaw, validity_period
+from pilot.derive import derived
 from pilot.mesh.model.credential_key import CredentialKey, parse_field
 from pilot.mesh.tables.credentials import credential
 from pilot.mesh.tables.database import Mesh
 
+SOON = 7 * 86_400.0
+"""Number of seconds before the end of a certificate from which it is reported."""
 _ELSEWHERE = ("sds://", "builtin://", "invalid://")
 """URL schemes of credentials that the control plane does not provide."""
 
@@ -42,7 +47,7 @@ def check_credential(db: Mesh, path: str, text: str, namespaces: Iterable[str], 
         if material is None:
             missing.setdefault(name._replace(namespace=""), []).append(name.namespace)
         else:
-            yield from check_material(path, name, material)
+            yield from check_material(db, path, name, material)
     for name, where in missing.items():
         yield warning(
             "credential-not-found",
@@ -73,8 +78,8 @@ def _secrets(db: Mesh, namespace: str, name: str) -> tuple[RegistryKey, ...]:
     return SECRET.keys(db, "named", (namespace, name))
 
 
-def check_material(path: str, name: CredentialKey, material: KeyPair | Roots | Flaw) -> Problems:
-    """Yield a problem if an existing credential is invalid."""
+def check_material(db: Mesh, path: str, name: CredentialKey, material: KeyPair | Roots | Flaw) -> Problems:
+    """Yield a problem if an existing credential is invalid, or if it has expired or expires soon."""
     flaw = (
         material
         if isinstance(material, Flaw)
@@ -88,6 +93,34 @@ def check_material(path: str, name: CredentialKey, material: KeyPair | Roots | F
             path,
             f"{flaw.path} of {kind_name(name)} {name.namespace}/{flaw.object or name.name} {flaw.reason}",
         )
+    if isinstance(material, Flaw):
+        return
+    roots = isinstance(material, Roots)
+    expiry = _expiry(db, (material.certificates if isinstance(material, Roots) else material.chain).content, roots)
+    if expiry is not None:
+        is_expired, text = expiry
+        report, code = (error, "certificate-expired") if is_expired else (warning, "certificate-expires-soon")
+        yield report(code, path, f"the certificate of {kind_name(name)} {name.namespace}/{name.names[-1]} {text}")
+
+
+@derived
+def _expiry(db: Mesh, pem: bytes, roots: bool) -> tuple[bool, str] | None:
+    """Return whether a credential has expired, and the text about it, or None if it does not expire soon.
+
+    The result is None if the time is unknown.
+    """
+    now, end = db.clock.get("now"), _end(db, pem, roots)
+    if now is None or end > now + SOON:
+        return None
+    text = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(end))
+    return (True, f"expired on {text}") if end <= now else (False, f"expires on {text}, in less than 7 days")
+
+
+@derived
+def _end(db: Mesh, pem: bytes, roots: bool) -> float:
+    """Return when a chain's first certificate expires, or the last of several roots. The result is a Unix time."""
+    periods = [validity_period(block) for block in (certificate_blocks(pem) if roots else (pem,))]
+    return max((period.ends for period in periods if period is not None), default=math.inf)
 
 
 def kind_name(name: CredentialKey) -> str:

@@ -70,6 +70,8 @@ class Mesh(Database):
         )
         # The roots of the mesh's own authorities, as a PEM bundle for each source. Empty if proxies receive no roots.
         self.authority_roots: Table[str, tuple[str, ...]] = Table(self, "AuthorityRoots")
+        # The current time ("now") in Unix seconds, for checks of expiry. It advances every few minutes.
+        self.clock: Table[str, float] = Table(self, "Clock")
 
 
 Buckets = Iterable[Hashable]

@@ -516,7 +516,10 @@ def test_secrets_of_an_envoy(run: Any, address: str) -> None:
 
 
 def test_missing_secrets(run: Any, fail: Any, empty: str) -> None:
-    assert run(empty, "proxy-config", "secrets", "tea") == f"{HEADING}\n{NO_ENVOY}\nNone.\n"
+    assert fail(empty, "proxy-config", "secrets", "tea") == (
+        f"Error: the control plane has sent this proxy no secrets. {NO_ENVOY}. To list the certificates that the control "
+        "plane knows, use `pilotctl certificates`\n"
+    )
     assert (
         run(empty, "proxy-config", "secrets", "--envoy", empty) == "An Envoy that does not report its node ID\nNone.\n"
     )

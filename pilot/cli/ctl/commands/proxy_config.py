@@ -108,6 +108,11 @@ def _add(name: str, short_type: str, table_module: ModuleType) -> None:
         if table_module is secrets:
             target, notes = _with_own_secrets(target)
         resources = target.resources(short_type)
+        if notes and not resources:
+            raise CommandError(
+                f"the control plane has sent this proxy no secrets. {notes[0]}. To list the certificates that the "
+                "control plane knows, use `pilotctl certificates`"
+            )
         selection = table_module.select(resources, filters) if any(filters) else resources
         nothing = f"None of the {len(resources)} {name} matches." if resources else NOTHING
         return CommandResult(selection, [heading, *notes, *_table(selection, table_module, nothing)])

@@ -1,7 +1,7 @@
 """Validation of certificates, private keys and root certificates. Values that Envoy would reject are not sent.
 
-Flaws do not include expiry, because they would change with time. The cryptography library reports invalid input with many types of exceptions, which may change
-between versions, so every exception is handled in the same way.
+Flaws do not include expiry, because they would change with time. The cryptography library reports invalid input with
+many types of exceptions, which may change between versions, so every exception is handled in the same way.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from pilot.config.kind import AnyKind
 from pilot.config.kinds.kubernetes import SECRET
 from pilot.config.object import ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef, plain_problem
-from pilot.debug.dashboard import certificates
+from pilot.debug import certificates
 from pilot.debug.dashboard.mesh import links_of_route, plain_ref
 from pilot.debug.page import Refused
 from pilot.debug.pages.configuration import to_kubernetes

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from pilot.config.problem import Problem, Severity, plain_problem
-from pilot.debug.dashboard import certificates
+from pilot.debug import certificates
 from pilot.debug.dashboard.fleet import ProxyRow, ProxyRows
 from pilot.debug.dashboard.graph import CachedGraph
 from pilot.debug.dashboard.mesh import (

@@ -8,7 +8,7 @@ from typing import Any
 
 from pilot.config.kinds.istio import GATEWAY
 from pilot.config.object import ObjectKey
-from pilot.debug.dashboard import certificates
+from pilot.debug import certificates
 from pilot.debug.page import Query
 from pilot.debug.slices import collect_all
 from pilot.debug.sources import Sources

@@ -5,8 +5,8 @@ They must exist, the proxies that use them must be allowed to read them, and Env
 
 from __future__ import annotations
 
+import datetime
 import math
-import time
 from collections.abc import Iterable
 
 from pilot.config.key_material import Flaw, KeyPair, Roots, certificate_blocks
@@ -16,6 +16,7 @@ from pilot.config.problem import Problems, error, warning
 from pilot.config.validation.key_material import find_staple_flaw, validity_period
 from pilot.derive import derived
 from pilot.mesh.model.credential_key import CredentialKey, parse_field
+from pilot.mesh.tables.clock import current_time
 from pilot.mesh.tables.credentials import credential
 from pilot.mesh.tables.database import Mesh
 
@@ -109,10 +110,10 @@ def _expiry(db: Mesh, pem: bytes, roots: bool) -> tuple[bool, str] | None:
 
     The result is None if the time is unknown.
     """
-    now, end = db.clock.get("now"), _end(db, pem, roots)
+    now, end = current_time(db), _end(db, pem, roots)
     if now is None or end > now + SOON:
         return None
-    text = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(end))
+    text = datetime.datetime.fromtimestamp(end, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     return (True, f"expired on {text}") if end <= now else (False, f"expires on {text}, in less than 7 days")
 
 

@@ -24,6 +24,7 @@ READERS = {
     "nacks": "mesh/tables/nacks.py",
     "allocated_addresses": "mesh/registry/auto_addresses.py",
     "authority_roots": "mesh/tables/trust.py",
+    "clock": "mesh/tables/clock.py",
 }
 """Tables that do not belong to a kind, and the only module that may read each."""
 

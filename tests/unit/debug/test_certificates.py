@@ -8,7 +8,7 @@ import pytest
 
 from ca.csr import decode_csr
 from ca.pem import certificate_pem
-from pilot.debug.dashboard import certificates
+from pilot.debug import certificates
 from pilot.lib.metrics.metrics import Metrics
 from testing.mesh.objects import world
 from testing.security import certificates as issued

@@ -7,10 +7,14 @@ import tempfile
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from pilot.config.validation.rules import is_dns_label
 from pilot.lib.flags import FlagError
 from pilot.lib.start_error import StartError
+from pilot.lib.tokens.jwks import LARGEST_SET, JwksError, parse_jwks
 from pilot.settings import Settings
-from pilot.settings.process import IngestSettings, ProcessSettings
+from pilot.settings.mesh import RegistrySettings
+from pilot.settings.process import DebugSettings, IngestSettings, ProcessSettings
+from pilot.settings.security import AuthenticationSettings, SecurePortSettings
 from pilot.xds.net.listen_address import Address, parse_address
 
 
@@ -59,6 +63,34 @@ def parse_aliases(pairs: Iterable[str]) -> dict[str, str]:
             raise FlagError(f"invalid argument for --clusterAliases: cluster {cluster!r} has more than one alias")
         aliases[alias] = cluster
     return aliases
+
+
+def check_security(secure_port: SecurePortSettings, authentication: AuthenticationSettings) -> None:
+    """Raise FlagError if the secure port has only a part of a certificate, or StartError if there are no token keys."""
+    pair = {"tlsCertFile": secure_port.certificate_file, "tlsKeyFile": secure_port.key_file}
+    used = [flag for flag, file in pair.items() if file]
+    missing = [flag for flag, file in {**pair, "caCertFile": secure_port.roots_file}.items() if not file]
+    if used and missing:
+        raise FlagError(f"--{used[0]} requires --{' and --'.join(missing)}")
+    if authentication.token_keys:
+        try:
+            with open(authentication.token_keys, "rb") as file:
+                parse_jwks(file.read(LARGEST_SET + 1))
+        except (OSError, JwksError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise StartError(f"--tokenKeys: cannot use {authentication.token_keys}: {reason}") from error
+
+
+def check_names(registry: RegistrySettings, debug: DebugSettings) -> None:
+    """Raise FlagError if a name or URL in the settings is malformed."""
+    if not is_dns_label(registry.namespace) or registry.namespace != registry.namespace.lower():
+        raise FlagError(f"invalid argument for --namespace: {registry.namespace!r} is not the name of a namespace")
+    if not all(map(is_dns_label, registry.domain.split("."))):
+        raise FlagError(f"invalid argument for --domain: {registry.domain!r} is not a DNS name such as cluster.local")
+    if debug.prometheus and not debug.prometheus.startswith(("http://", "https://")):
+        raise FlagError(
+            f"invalid argument for --prometheusURL: {debug.prometheus!r} is not a URL; did you mean http://{debug.prometheus}?"
+        )
 
 
 def check_sources(settings: IngestSettings) -> None:

@@ -12,6 +12,7 @@ from pilot.cli.resources import claim_resources
 from pilot.lib.build_info import build_info
 from pilot.lib.flags import FlagError
 from pilot.lib.logging import log
+from pilot.lib.logging.scopes import unknown_scopes
 from pilot.lib.start_error import StartError
 from pilot.settings.document import document
 from pilot.settings.parse import load
@@ -67,7 +68,11 @@ def discovery(argv: Sequence[str]) -> int:
             ["FLAG:", *(f'--{name}="{value}"' for name, value in loaded.flags.items() if value != defaults[name])]
         ),
     )
-    for warning in loaded.warnings:
+    warnings = [*loaded.warnings, *unknown_scopes(log.parse_levels(loaded.settings.log.output_level))]
+    kubernetes = loaded.settings.kubernetes
+    if kubernetes.context and not (kubernetes.kubeconfig or kubernetes.kubeconfig_env):
+        warnings.append("--context has no effect without --kubeconfig")
+    for warning in warnings:
         _log.warning("%s", warning)
     for name, value in GRPC_VARIABLES.items():
         os.environ.setdefault(name, value)

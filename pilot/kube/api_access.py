@@ -94,12 +94,16 @@ class KubeconfigFile:
         if not any(map(os.path.isfile, path.split(os.pathsep))):
             reason = "a folder, not a file" if os.path.isdir(path) else "no such file"
             raise ConfigurationError(f"kubeconfig {self._path}: {reason}; set --kubeconfig or KUBECONFIG to a file")
+        contexts = [name for file in path.split(os.pathsep) if os.path.isfile(file) for name in _context_names(file)]
+        if self._context and self._context not in contexts:
+            names = ", ".join(contexts) or "none"
+            raise ConfigurationError(f"kubeconfig {self._path}: no context {self._context!r}; contexts are: {names}")
         try:
             await config.load_kube_config(
                 path, self._context or None, client_configuration=configuration, persist_config=False
             )
         except Exception as error:  # the package lets other exceptions escape, such as TypeError for a missing section
-            raise ConfigurationError(f"kubeconfig {self._path}: {error}") from error
+            raise ConfigurationError(f"kubeconfig {self._path}: {_reason(error)}") from error
         return _access(configuration)
 
 
@@ -119,8 +123,42 @@ class Kubeconfig:
         try:
             await config.load_kube_config_from_dict(dict(self._plain), client_configuration=configuration)
         except Exception as error:  # see above
-            raise ConfigurationError(f"kubeconfig: {error}") from error
+            raise ConfigurationError(f"kubeconfig: {_reason(error)}") from error
         return _access(configuration)
+
+
+def _context_names(file: str) -> list[str]:
+    """Return the contexts in a kubeconfig file. Raise ConfigurationError if it is not a kubeconfig."""
+    import yaml
+
+    try:
+        with open(file, encoding="utf-8") as text:
+            plain = yaml.safe_load(text) or {}
+    except OSError as error:
+        raise ConfigurationError(f"kubeconfig {file}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"kubeconfig {file}: not a text file in UTF-8") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark is not None else ""
+        raise ConfigurationError(f"kubeconfig {file}: not valid YAML{line}") from error
+    contexts = (plain.get("contexts") or []) if isinstance(plain, dict) else None
+    if not isinstance(contexts, list) or not all(
+        isinstance(c, dict) and isinstance(c.get("name"), str) for c in contexts
+    ):
+        raise ConfigurationError(f"kubeconfig {file}: not a kubeconfig: expected a mapping with a list of contexts")
+    return [context["name"] for context in contexts]
+
+
+def _reason(error: Exception) -> str:
+    """Return why the `kubernetes` package cannot use a kubeconfig."""
+    from kubernetes.aio import config
+
+    if isinstance(error, config.ConfigException):
+        return str(error).removeprefix("Invalid kube-config file. ")
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return "expected lists of clusters, contexts and users, and a current-context"
 
 
 def _new_configuration() -> Any:

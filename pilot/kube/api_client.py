@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -232,8 +233,29 @@ def _network_errors(path: str) -> Any:
         yield
     except KubeError:
         raise
+    except aiohttp.ClientConnectorError as error:
+        is_certificate = isinstance(error, aiohttp.ClientConnectorCertificateError)
+        reason = str(error.certificate_error) if is_certificate else _reason(error.os_error)
+        raise Unreachable(f"cannot connect to the API server {error.host}:{error.port}: {reason}") from error
+    except aiohttp.ServerDisconnectedError as error:
+        raise Unreachable(f"{path}: the server closed the connection without a response") from error
+    except aiohttp.ClientResponseError as error:
+        raise Unreachable(f"{path}: the response is not HTTP/1.1, so it may be from another kind of server") from error
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
-        raise Unreachable(f"{path}: {str(error) or type(error).__name__}") from error
+        raise Unreachable(f"{path}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Return the cause of a network error for users."""
+    if isinstance(error, TimeoutError):
+        return "no response in time"
+    if isinstance(error, ssl.SSLError):
+        return f"the TLS handshake failed ({error.reason or error.strerror})"
+    if isinstance(error, socket.gaierror):
+        return "the host name is unknown"
+    if isinstance(error, OSError) and (error.errno or 0) > 0:
+        return os.strerror(error.errno or 0)  # asyncio repeats the address in its own text
+    return str(error) or type(error).__name__
 
 
 def _create_socket(address: Any) -> socket.socket:

@@ -40,7 +40,8 @@ class ApiError(KubeError):
     """The server rejects the request. `retry_after` is the delay in seconds that the server asks for, or 0."""
 
     def __init__(self, code: int, reason: str, message: str, retry_after: float = 0.0) -> None:
-        super().__init__(f"{code} {reason}: {cut(message, 500)}" if message else f"{code} {reason}")
+        status = f"{code} {reason}".rstrip()
+        super().__init__(f"{status}: {cut(message, 500)}" if message else status)
         self.code, self.reason, self.message, self.retry_after = code, reason, message, retry_after
 
 
@@ -69,6 +70,7 @@ class Status(msgspec.Struct):
     details: _Details | None = None
 
 
+_HTML = "the response is an HTML page, so it is not from a Kubernetes API server"
 _KINDS: dict[int, type[ApiError]] = {404: NotFound, 409: Conflict, 410: Expired}
 
 
@@ -80,10 +82,16 @@ def error_from_status(status: Status, retry_after: float = 0.0) -> ApiError:
 
 
 def error_from_response(code: int, body: bytes, retry_after: str = "") -> ApiError:
-    """Return the error for a response. `retry_after` is the value of the Retry-After header."""
+    """Return the error for a response. `retry_after` is the value of the Retry-After header.
+
+    A page for browsers does not mean that an object does not exist, because it is not from an API server.
+    """
+    delay = float(retry_after) if retry_after.isdecimal() else 0.0
+    if body.lstrip()[:1] == b"<":
+        return ApiError(code, "", _HTML, min(delay, LONGEST_DELAY))
     try:
         status = msgspec.json.decode(body, type=Status)
     except msgspec.MsgspecError:
-        status = Status(message=body[:500].decode(errors="replace"))
+        status = Status(message=body[:500].decode(errors="replace").strip())
     status.code = code
-    return error_from_status(status, float(retry_after) if retry_after.isdecimal() else 0.0)
+    return error_from_status(status, delay)

@@ -178,10 +178,15 @@ class ObjectClient:
         return served
 
     async def _discover(self, api_version: str) -> dict[str, ServedKind]:
+        path = _base(api_version)
         try:
-            listing = msgspec.json.decode(await self._call("GET", _base(api_version)))
+            listing = msgspec.json.decode(await self._call("GET", path), type=dict[str, Any])
         except NotFound:
             return {}
+        except msgspec.MsgspecError:
+            listing = {}
+        if "resources" not in listing:
+            raise KubeError(f"{path}: the response is no list of kinds, so it is not from a Kubernetes API server")
         resources = [r for r in listing.get("resources", ()) if "/" not in r["name"]]  # without subresources
         self._served[api_version] = {r["kind"]: ServedKind(r["name"], r["namespaced"]) for r in resources}
         return self._served[api_version]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
+from collections.abc import Iterable
 from types import FrameType
 from typing import NamedTuple
 
 from pilot.lib.logging.log import LEVELS, ROOT, scope
+from pilot.lib.suggestion import did_you_mean
 
 STACK_DEPTH = 30
 """Maximum number of stack frames written below a message."""
@@ -78,6 +80,12 @@ def scopes() -> list[ScopeState]:
     ]
     names = {"default", *(name.removeprefix(f"{ROOT}.") for name in below if name.startswith(f"{ROOT}."))}
     return [_state(name) for name in sorted(names)]
+
+
+def unknown_scopes(levels: Iterable[str]) -> list[str]:
+    """Return a warning for each name in log levels that is no scope of the control plane."""
+    names = [name for name in levels if name not in _DESCRIPTIONS and name != "all"]
+    return [f"log scope {name!r} does not exist{did_you_mean(name, _DESCRIPTIONS)}" for name in names]
 
 
 def find_scope(name: str) -> ScopeState | None:

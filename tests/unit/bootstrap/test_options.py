@@ -6,7 +6,14 @@ import pathlib
 
 import pytest
 
-from pilot.bootstrap.options import ListenAddresses, check_sources, parse_addresses, parse_aliases
+from pilot.bootstrap.options import (
+    ListenAddresses,
+    check_names,
+    check_security,
+    check_sources,
+    parse_addresses,
+    parse_aliases,
+)
 from pilot.lib.flags import FlagError
 from pilot.lib.start_error import StartError
 from pilot.settings.parse import load
@@ -88,3 +95,39 @@ def test_unwritable_state_directory_is_refused(tmp_path: pathlib.Path) -> None:
 def test_state_directory_is_created(tmp_path: pathlib.Path) -> None:
     check_sources(IngestSettings(state_dir=str(tmp_path / "state")))
     assert list((tmp_path / "state").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--tlsCertFile=a"], "--tlsCertFile requires --tlsKeyFile and --caCertFile"),
+        (["--tlsKeyFile=a", "--caCertFile=a"], "--tlsKeyFile requires --tlsCertFile"),
+        (["--tokenKeys=none"], "--tokenKeys: cannot use none: No such file or directory"),
+        (["--tokenKeys=text"], "--tokenKeys: cannot use text: invalid JSON: JSON is malformed: invalid character (byte 0)"),
+    ],
+)
+def test_incomplete_credentials_are_refused(
+    flags: list[str], message: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pathlib.Path("text").write_text("hello")
+    settings = load(flags, {}).settings
+    with pytest.raises((FlagError, StartError)) as raised:
+        check_security(settings.secure_port, settings.authentication)
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--namespace=Foo_Bar", "--namespace: 'Foo_Bar' is not the name of a namespace"),
+        ("--namespace=Foo", "--namespace: 'Foo' is not the name of a namespace"),
+        ("--domain=", "--domain: '' is not a DNS name such as cluster.local"),
+        ("--prometheusURL=prom:9090", "--prometheusURL: 'prom:9090' is not a URL; did you mean http://prom:9090?"),
+    ],
+)
+def test_malformed_names_are_refused(flag: str, message: str) -> None:
+    settings = load([flag], {}).settings
+    with pytest.raises(FlagError) as raised:
+        check_names(settings.mesh.registry, settings.debug)
+    assert str(raised.value) == f"invalid argument for {message}"

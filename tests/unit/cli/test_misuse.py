@@ -50,6 +50,8 @@ FILES = {
     "operator.yaml": "apiVersion: install.istio.io/v1alpha1\nkind: IstioOperator\nspec:\n  profil: demo\n",
     "mesh.yaml": "trustDomian: a\n",
     "dump.json": "[]",
+    "web.yaml": "{current-context: w, contexts: [{name: w, context: {cluster: c, user: u}}], users: [{name: u, user: {}}], clusters: [{name: c, cluster: {server: 'http://OTHER'}}]}",
+    "down.yaml": "{current-context: w, contexts: [{name: w, context: {cluster: c, user: u}}], users: [{name: u, user: {}}], clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]}",
     "templates/a.tmpl": "x",
     "none/README": "x",
 }
@@ -340,6 +342,36 @@ MISTAKES = [
     ),
     ("pilotctl uninstall -c nowhere", 1, "specify --revision NAME, -f FILE, or --purge for everything"),
     (
+        "pilotctl tag list -c nowhere",
+        1,
+        "kubeconfig nowhere: no such file; set --kubeconfig or KUBECONFIG to a file",
+    ),
+    (
+        "pilotctl tag list -c templates",
+        1,
+        "kubeconfig templates: a folder, not a file; set --kubeconfig or KUBECONFIG to a file",
+    ),
+    (
+        "pilotctl tag list -c text.yaml",
+        1,
+        "kubeconfig text.yaml: not a kubeconfig: expected a mapping with a list of contexts",
+    ),
+    (
+        "pilotctl tag list -c web.yaml --context prod",
+        1,
+        "kubeconfig web.yaml: no context 'prod'; contexts are: w",
+    ),
+    (
+        "pilotctl tag list -c web.yaml",
+        1,
+        "/apis/admissionregistration.k8s.io/v1: the response is no list of kinds, so it is not from a Kubernetes API server",
+    ),
+    (
+        "pilotctl tag list -c down.yaml",
+        1,
+        "cannot connect to the API server 127.0.0.1:1: Connection refused",
+    ),
+    (
         "pilotctl admin log --controlz OTHER",
         1,
         "http://OTHER is not ControlZ: it does not list log scopes; --controlz sets its address",
@@ -468,7 +500,7 @@ def test_message_names_the_cause_and_the_fix(
     monkeypatch.chdir(tmp_path)
     for name, text in FILES.items():
         pathlib.Path(name).parent.mkdir(exist_ok=True)
-        pathlib.Path(name).write_text(text)
+        pathlib.Path(name).write_text(text.replace("OTHER", other))
     program, *words = shlex.split(command.replace("OTHER", other).replace("GRPC", grpc))
     assert import_module(f"pilot.cli.{program.replace('-', '_')}").main(words) == status
     error = capsys.readouterr().err.replace(other, "OTHER").replace(grpc, "GRPC")

@@ -85,7 +85,7 @@ def test_occupied_port_aborts_the_start(flag: str, occupied_port: int, tmp_path:
 
 def test_process_logs_flags_serves_and_ends_on_sigterm(tmp_path: pathlib.Path) -> None:
     http = free_port()
-    arguments = flags(tmp_path, httpAddr=f"127.0.0.1:{http}", secureGRPCAddr="", plugins="0")
+    arguments = flags(tmp_path, httpAddr=f"127.0.0.1:{http}", secureGRPCAddr="", plugins="0", context="prod", log_output_level="adss:info")
     process = subprocess.Popen([PROGRAM, "discovery", *arguments], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     lines = []
@@ -97,6 +97,8 @@ def test_process_logs_flags_serves_and_ends_on_sigterm(tmp_path: pathlib.Path) -
     assert f' --httpAddr="127.0.0.1:{http}"' in flag_line
     assert "--domain" not in flag_line  # defaults are not logged
     assert any("unknown flag --plugins has no effect" in line for line in lines)
+    assert any("--context has no effect without --kubeconfig" in line for line in lines)
+    assert any("log scope 'adss' does not exist; did you mean ads?" in line for line in lines)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
     assert process.returncode == 0

@@ -31,6 +31,8 @@ from pilot.lib.backoff import Backoff, RetryDelays
 
 Plain = dict[str, Any]
 
+HTML = "404: the response is an HTML page, so it is not from a Kubernetes API server"
+
 
 class MaxRandom(random.Random):
     """Random numbers that are always the maximum."""
@@ -105,8 +107,11 @@ async def test_throttle_delays(
         (429, b'{"reason": "TooMany", "details": {"retryAfterSeconds": 3}}', "2", ApiError, "429 TooMany", 3.0),
         (429, b'{"reason": "TooMany", "details": {"retryAfterSeconds": 1}}', "2", ApiError, "429 TooMany", 2.0),
         (429, b'{"reason": "TooMany", "details": {}}', "Wed, 21 Oct 2015 07:28:00 GMT", ApiError, "429 TooMany", 0.0),
-        (502, b"<html>\xff" + b"x" * 600, "", ApiError, f"502 : <html>\ufffd{'x' * 493}", 0.0),
-        (500, b"", "", ApiError, "500 ", 0.0),
+        (502, b"\xff" + b"x" * 600, "", ApiError, f"502: \ufffd{'x' * 499}", 0.0),
+        (502, b"\n<html>", "3", ApiError, HTML.replace("404", "502"), 3.0),
+        (404, b"<!DOCTYPE HTML>", "", ApiError, HTML, 0.0),
+        (404, b"404 page not found\n", "", NotFound, "404: 404 page not found", 0.0),
+        (500, b"", "", ApiError, "500", 0.0),
     ],
 )
 def test_error_from_response(
@@ -183,11 +188,35 @@ async def test_invalid_kubeconfig_is_reported(tmp_path: pathlib.Path) -> None:
         match=rf"^kubeconfig {tmp_path}/none: no such file; set --kubeconfig or KUBECONFIG to a file$",
     ):
         await KubeconfigFile(f"{tmp_path}/none").load()
-    (tmp_path / "bad").write_text("contexts: 1")
-    with pytest.raises(ConfigurationError, match=rf"^kubeconfig {tmp_path}/bad: "):
-        await KubeconfigFile(f"{tmp_path}/bad").load()
     with pytest.raises(ConfigurationError, match=r"^cannot use the certificates in the kubeconfig: "):
         TlsFiles(roots=f"{tmp_path}/none").context()
+
+
+@pytest.mark.parametrize(
+    ("content", "context", "message"),
+    [
+        (b"hello", "", "not a kubeconfig: expected a mapping with a list of contexts"),
+        (b"contexts: 1", "", "not a kubeconfig: expected a mapping with a list of contexts"),
+        (b"\xff\x00", "", "not a text file in UTF-8"),
+        (b"a: [\n", "", "not valid YAML, line 2"),
+        (b"", "", "expected lists of clusters, contexts and users, and a current-context"),
+        (b"contexts: [{name: dev}, {name: test}]", "prod", "no context 'prod'; contexts are: dev, test"),
+        (b"contexts: []", "prod", "no context 'prod'; contexts are: none"),
+        (
+            b"{current-context: a, contexts: [{name: a, context: {cluster: a}}], clusters: 1}",
+            "",
+            "expected lists of clusters, contexts and users, and a current-context",
+        ),
+    ],
+)
+async def test_invalid_kubeconfig_file_is_reported(
+    content: bytes, context: str, message: str, tmp_path: pathlib.Path
+) -> None:
+    file = tmp_path / "config"
+    file.write_bytes(content)
+    with pytest.raises(ConfigurationError) as raised:
+        await KubeconfigFile(str(file), context).load()
+    assert str(raised.value).replace(str(file), "FILE") == f"kubeconfig FILE: {message}"
 
 
 @pytest.mark.parametrize("verify", [True, False])
@@ -310,7 +339,7 @@ async def test_unreachable_server() -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     client = ApiClient(RotatingCredentials(f"http://127.0.0.1:{port}"))
-    with pytest.raises(Unreachable, match=f"^/a: Cannot connect to host 127.0.0.1:{port} "):
+    with pytest.raises(Unreachable, match=f"^cannot connect to the API server 127.0.0.1:{port}: Connection refused$"):
         await client.call("GET", "/a")
     await client.close()
 
@@ -329,7 +358,7 @@ def test_connections_use_tcp_keepalive() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "message"), [(TimeoutError(), "/api: TimeoutError"), (OSError("no route"), "/api: no route")]
+    ("error", "message"), [(TimeoutError(), "/api: no response in time"), (OSError("no route"), "/api: no route")]
 )
 def test_network_errors_have_a_message(error: Exception, message: str) -> None:
     with pytest.raises(Unreachable) as caught, _network_errors("/api"):

@@ -104,7 +104,7 @@ async def test_endless_body_is_abandoned() -> None:
 async def test_endless_error_response_is_cut() -> None:
     body = EndlessBody(b"x" * MEBIBYTE, 500)
     async with serving(body.answer) as client:
-        with pytest.raises(ApiError, match=r"^500 : xxx"):
+        with pytest.raises(ApiError, match=r"^500: xxx"):
             await client.call("GET", "/a")
     assert body.sent < 20 * MEBIBYTE
 
@@ -146,9 +146,9 @@ async def test_redirects_are_not_followed() -> None:
         raise web.HTTPTemporaryRedirect("/elsewhere")
 
     async with serving(handle) as client:
-        with pytest.raises(ApiError, match=r"^307 "):
+        with pytest.raises(ApiError, match=r"^307: 307: Temporary Redirect$"):
             await client.call("GET", "/a")
-        with pytest.raises(ApiError, match=r"^307 "):
+        with pytest.raises(ApiError, match=r"^307: 307: Temporary Redirect$"):
             [lines async for lines in client.lines("/w", {})]
     assert paths == ["/a", "/w"]
 

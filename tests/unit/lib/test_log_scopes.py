@@ -10,7 +10,14 @@ from collections.abc import Iterator
 import pytest
 
 from pilot.lib.logging import log
-from pilot.lib.logging.scopes import find_scope, scopes, set_log_callers, set_output_level, set_stack_trace_level
+from pilot.lib.logging.scopes import (
+    find_scope,
+    scopes,
+    set_log_callers,
+    set_output_level,
+    set_stack_trace_level,
+    unknown_scopes,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -96,3 +103,11 @@ def test_log_callers(as_json: bool, tmp_path: pathlib.Path) -> None:
     callers = [json.loads(line).get("caller", "") if as_json else line.split("\t")[3] for line in lines]
     assert callers[1].startswith("lib/test_log_scopes.py:")
     assert not any("test_log_scopes" in line for line in (lines[0], lines[2]))
+
+
+def test_unknown_scopes_are_reported() -> None:
+    assert unknown_scopes(log.parse_levels("all:info,ads:debug,info")) == []
+    assert unknown_scopes(log.parse_levels("authm:debug,nosuch:debug")) == [
+        "log scope 'authm' does not exist; did you mean authn?",
+        "log scope 'nosuch' does not exist",
+    ]

@@ -78,6 +78,13 @@ def slice_service(key: RegistryKey, o: Object[Any]) -> Buckets:
     return (ObjectKey(key.namespace, name),) if name else ()
 
 
+def is_unready_slice(_: RegistryKey, o: Object[Any]) -> Buckets:
+    """Return (True,) for an EndpointSlice that has endpoints, of which none is ready and some may become ready."""
+    conditions = [endpoint.conditions for endpoint in o.spec.endpoints]
+    is_unready = all(one.ready is False for one in conditions) and not all(one.terminating for one in conditions)
+    return (True,) if is_unready else ()
+
+
 def slice_addresses(_: RegistryKey, o: Object[Any]) -> Buckets:
     return {a for e in o.spec.endpoints for a in e.addresses}
 

@@ -86,7 +86,11 @@ ENDPOINT_SLICE = RegistryKind(
     EndpointSlice,
     validate_endpoint_slice,
     parts=("addressType", "endpoints", "ports"),
-    indexes={"service": indexes.slice_service, "address": indexes.slice_addresses},
+    indexes={
+        "service": indexes.slice_service,
+        "address": indexes.slice_addresses,
+        "unready": indexes.is_unready_slice,
+    },
     push_reason="endpoint",
     update="eds",
     registry_event="EndpointSlice",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pilot.mesh.analysis.destination_rule import DESTINATION_RULES
+from pilot.mesh.analysis.endpoint_slice import ENDPOINT_SLICES
 from pilot.mesh.analysis.extension import TRAFFIC_EXTENSIONS, WASM_PLUGINS
 from pilot.mesh.analysis.gateway import GATEWAYS
 from pilot.mesh.analysis.mesh import MESH_CONFIG
@@ -25,6 +26,7 @@ CHECKS = (
     GATEWAYS,
     SIDECARS,
     SERVICES,
+    ENDPOINT_SLICES,
     SERVICE_ENTRIES,
     WORKLOAD_ENTRIES,
     PEER_AUTHENTICATIONS,

@@ -132,11 +132,15 @@ def _set(holder: Any, parts: list[str], value: Any) -> None:
 def _index(items: list[Any], part: str) -> int:
     """Return the index of the item that a part in brackets selects.
 
-    If an index is out of range, the result is the length of the list.
+    For the index -1, the result is the length of the list, which is the index of a new item.
     """
     if match := _INDEX.fullmatch(part):
         index = int(match[1])
-        return index if 0 <= index < len(items) else len(items)
+        if not -1 <= index <= len(items):
+            raise PathError(
+                f"{part} is not an item: the list has {len(items)} here, so use [{len(items)}] for a new one"
+            )
+        return index if index >= 0 else len(items)
     if match := _KEYED.fullmatch(part):
         for index, item in enumerate(items):
             if isinstance(item, dict) and str(item.get(match[1])) == match[2]:

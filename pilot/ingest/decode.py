@@ -18,10 +18,11 @@ from pilot.config.kind import AnyKind, BaseKind
 from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY
 from pilot.config.kubernetes.pod import OwnerReference
 from pilot.config.object import Object, ObjectKey, RegistryKey
-from pilot.config.problem import ObjectRef, Problem, Severity, below, error, warning
+from pilot.config.problem import LONGEST_FIELD, ObjectRef, Problem, Severity, below, error, warning
 from pilot.ingest import shape
 from pilot.lib.regex import one_budget
 from pilot.lib.suggestion import did_you_mean
+from pilot.lib.text import cut
 
 REVISION_LABEL = "istio.io/rev"
 MAX_PROBLEMS = 100
@@ -32,6 +33,14 @@ exists.
 """
 _READ_ANNOTATIONS = ("istio.io", "kubernetes.io/ingress.class", "openshift.io/sa.scc.")
 _FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
+_KUSTOMIZE_FIELDS = frozenset({"bases", "configMapGenerator", "patches", "patchesStrategicMerge", "resources"})
+_METADATA_FIELDS = frozenset(
+    (
+        *("annotations", "clusterName", "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp"),
+        *("finalizers", "generateName", "generation", "labels", "managedFields", "name", "namespace"),
+        *("ownerReferences", "resourceVersion", "selfLink", "uid"),
+    )
+)
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.ASCII)
 _ZULU = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 
@@ -185,11 +194,13 @@ def _decode_as(
     body = _body(kind, plain)
     spec, wrong = shape.decode(body, kind.struct, strict)
     mismatches = [*_check_fields(kind, plain, strict), *_placed(kind, wrong)]
-    if any(p.severity is Severity.ERROR for p in mismatches):
-        return None, _about(subject, mismatches), (kind.table_name, key)
+    unknown_metadata = list(_check_metadata_fields(kind, plain, strict))
+    if any(p.severity is Severity.ERROR for p in (*mismatches, *unknown_metadata)):
+        return None, _about(subject, [*mismatches, *unknown_metadata]), (kind.table_name, key)
     if mismatches:
         spec, consequences = kind.tighten(spec, [problem.path for problem in mismatches])
         mismatches = [*consequences, *mismatches]
+    mismatches += unknown_metadata
     annotations = {k: v for k, v in metadata.annotations.items() if any(part in k for part in _READ_ANNOTATIONS)}
     decoded = Object(
         kind.id, namespace, metadata.name, spec, metadata.labels, annotations, _utc(metadata.creation_timestamp)
@@ -226,6 +237,9 @@ def _identify(plain: Any, catalogue: Catalogue, strict: bool) -> AnyKind | list[
     version, name = plain.get("apiVersion"), plain.get("kind")
     for field, value in (("apiVersion", version), ("kind", name)):
         if not isinstance(value, str) or not value:
+            if value is None and not plain.keys().isdisjoint(_KUSTOMIZE_FIELDS):
+                message = "this looks like a Kustomize file: render it first, for example with `kubectl kustomize`"
+                return [error("not-an-object", field, message)]
             return [
                 error("not-an-object", field, f"expected a string, got {'nothing' if value is None else repr(value)}")
             ]
@@ -309,7 +323,22 @@ def _check_fields(kind: AnyKind, plain: Mapping[str, Any], strict: bool) -> Iter
     for count, field in enumerate(unknown[: shape.MAX_MISMATCHES]):
         problem = shape.unknown_field(str(field), strict or len(unknown) > shape.MAX_MISMATCHES)
         names = (*_FIELDS, *kind.parts) if count < shape.MAX_SUGGESTIONS else ()
-        yield msgspec.structs.replace(problem, message=problem.message + did_you_mean(str(field), names))
+        suggestion = did_you_mean(str(field), names)
+        if not suggestion and field in kind.struct.__struct_encode_fields__:
+            suggestion = f"; did you mean spec.{field}? Check the indentation"
+        yield msgspec.structs.replace(problem, message=problem.message + suggestion)
+
+
+def _check_metadata_fields(kind: AnyKind, plain: Mapping[str, Any], strict: bool) -> Iterable[Problem]:
+    """Yield the problems of unknown fields in `metadata`, unless the kind permits them."""
+    metadata = plain.get("metadata")
+    if issubclass(kind.struct, Lenient) or not isinstance(metadata, dict):
+        return
+    unknown = metadata.keys() - _METADATA_FIELDS
+    for field in sorted(map(str, unknown))[: shape.MAX_SUGGESTIONS]:
+        problem = shape.unknown_field(f"metadata.{cut(field, LONGEST_FIELD)}", strict)
+        suggestion = did_you_mean(field, _METADATA_FIELDS)
+        yield msgspec.structs.replace(problem, message=problem.message + suggestion)
 
 
 def _body(kind: AnyKind, plain: Mapping[str, Any]) -> Any:

@@ -377,7 +377,8 @@ def _check_duration(value: Any) -> Sequence[Problem]:
     try:
         decode_extension(Duration, value)
     except ValueError as reason:
-        return [error("bad-duration", "", str(reason))]
+        form = ": use units h, m, s and ms without spaces, such as 1.5s or 1h30m" if isinstance(value, str) else ""
+        return [error("bad-duration", "", f"{reason}{form}")]
     return ()
 
 

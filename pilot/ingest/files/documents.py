@@ -112,6 +112,8 @@ def _with_hint(fault: SyntaxFault, data: bytes) -> SyntaxFault:
         hint = "this looks like a Helm template: render it first, for example with `helm template`"
     elif has_tab:
         hint = "YAML does not permit tabs for indentation: replace them by spaces"
+    elif "block mapping" in message or "block collection" in message or "mapping values are not allowed" in message:
+        hint = "check the indentation of this line and of the lines above"
     else:
         return fault
     return SyntaxFault(f"{message}; {hint}", fault.line)

@@ -52,6 +52,11 @@ FILES = {
     "dump.json": "[]",
     "web.yaml": "{current-context: w, contexts: [{name: w, context: {cluster: c, user: u}}], users: [{name: u, user: {}}], clusters: [{name: c, cluster: {server: 'http://OTHER'}}]}",
     "down.yaml": "{current-context: w, contexts: [{name: w, context: {cluster: c, user: u}}], users: [{name: u, user: {}}], clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]}",
+    "metadata.yaml": VIRTUAL_SERVICE.replace("namespace: shop", "namespace: shop, lables: {a: b}"),
+    "outside.yaml": VIRTUAL_SERVICE.replace("spec:\n  hosts: [tea]", "hosts: [tea]\nspec:"),
+    "indent.yaml": VIRTUAL_SERVICE.replace("  http:", "   http:"),
+    "days.yaml": VIRTUAL_SERVICE.replace("- route:", "- timeout: 1d\n    route:"),
+    "kustomization.yaml": "resources: [vs.yaml]\n",
     "templates/a.tmpl": "x",
     "none/README": "x",
 }
@@ -232,6 +237,31 @@ MISTAKES = [
         '"type.yaml" is not valid:\n  * line 5: networking.istio.io/VirtualService shop/tea spec.hosts: expected a list, got a string',
     ),
     (
+        "pilotctl validate -f metadata.yaml",
+        1,
+        '"metadata.yaml" is not valid:\n  * line 3: networking.istio.io/VirtualService shop/tea metadata.lables: unknown field; did you mean labels?',
+    ),
+    (
+        "pilotctl validate -f outside.yaml",
+        1,
+        '"outside.yaml" is not valid:\n  * line 4: networking.istio.io/VirtualService shop/tea hosts: unknown field; did you mean spec.hosts? Check the indentation',
+    ),
+    (
+        "pilotctl validate -f indent.yaml",
+        1,
+        '"indent.yaml" is not valid:\n  * line 6: while parsing a block mapping did not find expected key; check the indentation of this line and of the lines above',
+    ),
+    (
+        "pilotctl validate -f days.yaml",
+        1,
+        "\"days.yaml\" is not valid:\n  * line 7: networking.istio.io/VirtualService shop/tea spec.http[0].timeout: invalid duration '1d': use units h, m, s and ms without spaces, such as 1.5s or 1h30m",
+    ),
+    (
+        "pilotctl validate -f kustomization.yaml",
+        1,
+        '"kustomization.yaml" is not valid:\n  * line 1: apiVersion: this looks like a Kustomize file: render it first, for example with `kubectl kustomize`',
+    ),
+    (
         "pilotctl validate -f repeated.yaml",
         1,
         "\"repeated.yaml\" is not valid:\n  * line 6: networking.istio.io/VirtualService shop/tea: 'hosts' occurs twice in one mapping; the last value wins",
@@ -314,6 +344,11 @@ MISTAKES = [
         "pilotctl manifest generate --set profile=demoo",
         1,
         "spec.profile: unknown profile demoo; did you mean demo?; available: ambient, default, demo, empty, minimal, openshift, openshift-ambient, preview, remote, stable",
+    ),
+    (
+        "pilotctl manifest generate --set components.egressGateways[7].enabled=true",
+        1,
+        "--set components.egressGateways[7].enabled=true: [7] is not an item: the list has 0 here, so use [0] for a new one",
     ),
     ("pilotctl manifest generate --set values", 1, '--set values: expected "path=value"'),
     (

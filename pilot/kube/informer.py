@@ -284,10 +284,14 @@ class Informer:
         return [ObjectChange(name, bytes(event.object))]
 
     async def _deliver(self, changes: Sequence[ObjectChange]) -> None:
+        """Deliver changes. If this is interrupted, the next list or `clear` delivers these objects again."""
         if changes:
             self.receiving = True
             try:
                 await self._receive(changes)
+            except BaseException:
+                self.versions |= {change.name: "" for change in changes}
+                raise
             finally:
                 self.receiving = False
 

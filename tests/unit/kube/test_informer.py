@@ -29,7 +29,7 @@ def config_map(name: str, value: int = 0, namespace: str = "a", **labels: str) -
 
 
 class RecordingInformer:
-    """An informer of ConfigMaps, the objects it has reported, and its notifications."""
+    """An informer of ConfigMaps, the objects it has reported, and its notifications. A closed `gate` blocks reports."""
 
     def __init__(
         self,
@@ -42,12 +42,15 @@ class RecordingInformer:
         self.client = ApiClient(self.credentials, timeouts=TIMEOUTS)
         self.objects: dict[NamespacedName, str] = {}
         self.notifications: list[tuple[str, bool]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
         self.informer = Informer(
             self.client, collection, self.receive, watch_options(streams)._replace(backoff=backoff), random.Random(1)
         )
 
     async def receive(self, changes: Sequence[ObjectChange]) -> None:
         await asyncio.sleep(0)
+        await self.gate.wait()
         for name, raw in changes:
             self.notifications.append((name.name, raw is not None))
             if raw is None:
@@ -149,6 +152,18 @@ async def test_deletion_during_an_outage_is_reported_by_the_next_list(server: Ap
         await server.start()
         await until(recorder.is_current)
         assert sorted(recorder.notifications[3:]) == [("b", False), ("c", True)]
+
+
+async def test_interrupted_deletion_is_reported_later(server: ApiServer, streams: bool) -> None:
+    server.put(config_map("a"))
+    async with running_informer(server, streams) as recorder:
+        await recorder.informer.synced.wait()
+        recorder.gate.clear()
+        server.delete(config_map("a"))
+        await until(lambda: recorder.informer.receiving)
+    recorder.gate.set()
+    await recorder.informer.clear()
+    assert recorder.notifications == [("a", True), ("a", False)]
 
 
 @pytest.mark.parametrize("code", [401, 429, 500, 503])

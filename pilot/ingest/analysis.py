@@ -55,8 +55,8 @@ def _ignore(step: str, done: int, total: int) -> None:
 def read_objects(texts: Mapping[str, bytes], on_step: OnStep = _ignore) -> ReadObjects:
     """Read the objects in files. `texts` maps file names to file contents.
 
-    If several objects have the same key, the last one wins and a warning is reported. `on_step` is called with the
-    progress in bytes.
+    If several objects have the same key, the first one wins, as in a running control plane, and a warning is reported.
+    `on_step` is called with the progress in bytes.
     """
     objects, before, total = ReadObjects(), 0, sum(map(len, texts.values()))
     for file, data in texts.items():
@@ -99,7 +99,9 @@ def _add(objects: ReadObjects, file: str, document: Document) -> None:
     for entry in decoded.entries:
         ref, line = entry.object.ref, document.line_of("metadata.name")
         if ref in objects.places:
-            message = f"this object is also defined in {objects.places[ref].file}; the last definition wins"
+            first = objects.places[ref]
+            place = f"{first.file}:{number}" if (number := first.line_of("metadata.name")) else first.file
+            message = f"this object is also defined in {place}, which takes precedence"
             objects.problems.append(
                 Problem(
                     code="duplicate-object",
@@ -111,6 +113,7 @@ def _add(objects: ReadObjects, file: str, document: Document) -> None:
                     line=line,
                 )
             )
+            continue
         objects.edits.append((entry.table, entry.key, entry.object))
         objects.places[ref] = ObjectPlace(file, document.line_of if single else _nowhere)
 

@@ -8,15 +8,19 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NoReturn
 
+import click
+
 from pilot.cli.ctl.client import CommandError
-from pilot.ingest.files.folder import SUFFIXES, is_configuration, is_hidden
+from pilot.ingest.files.folder import SUFFIXES, is_configuration, is_hidden, why_unusable
+from pilot.lib.text import printable_path
 
 STANDARD_INPUT = "-"
 _TEMPLATES = (".tmpl", ".tpl", ".gotmpl", ".j2", ".jinja")
 
 
 def read_files(paths: Iterable[str]) -> dict[str, bytes]:
-    """Return the contents of files, keyed by name. All configuration files below a directory are included.
+    """Return the contents of files, keyed by name. All configuration files below a directory are included, sorted by
+    path as in the control plane. Broken links, pipes and devices in a directory are skipped with a warning.
 
     Raise CommandError if a file or folder is unreadable, or if a directory contains no configuration files.
     """
@@ -30,11 +34,15 @@ def _below(path: str) -> list[str]:
     for folder, folders, names in os.walk(path, onerror=_fail):
         folders[:] = sorted(name for name in folders if not is_hidden(name))
         paths = (os.path.join(folder, name) for name in sorted(names) if is_configuration(name))
-        files += [path for path in paths if os.path.isfile(path) or not os.path.exists(path)]
+        for file in paths:
+            if reason := why_unusable(file):
+                click.echo(f"! {printable_path(file)} was not read: {reason}", err=True)
+            elif not os.path.isdir(file):
+                files.append(file)
         others.update(os.path.splitext(name)[1] for name in names if not is_configuration(name))
     if not files:
         raise CommandError(f"{path} contains no {' or '.join(SUFFIXES)} files, so nothing was read{_describe(others)}")
-    return files
+    return sorted(files)
 
 
 def _describe(others: Counter[str]) -> str:

@@ -146,9 +146,9 @@ class FileSource:
         return edits
 
     def _scan_file(self, path: str) -> list[Edit]:
-        if folders.is_linked(path, self.folder) or (signature := folders.sign(path)) is None:
+        if folders.is_linked(path, self.folder):
             return self._forget(path)
-        return self._read(path, signature)
+        return self._read(path, folders.sign(path) or UNKNOWN)
 
     def _scan_unreadable(self) -> list[Edit]:
         """Retry reading unreadable files and folders, and return the edits."""
@@ -208,6 +208,17 @@ class FileSource:
             self._folders -= collections.Counter(self._parents(path))
         return self._ledger.remove(path)
 
+    def _absent(self, path: str) -> list[Edit]:
+        """Withdraw the objects of a path at which there is no file. Report a broken link, a pipe or a device."""
+        edits = self._forget(path)
+        if reason := folders.why_unusable(path):
+            self._unreadable_files.add(path)  # the target of a link may appear without a notification
+            message, file = f"{reason}; it is ignored", printable_path(path)
+            self._ledger.fail(
+                path, Problem(code="unreadable-file", message=message, severity=Severity.WARNING, file=file)
+            )
+        return edits
+
     def _remember(self, path: str, signature: folders.Signature) -> None:
         if path not in self._files:
             self._folders.update(self._parents(path))
@@ -227,7 +238,7 @@ class FileSource:
             data, signature = read_file(path, self._limit)
             decoded = self._decoder.read(path, data)
         except (FileNotFoundError, NotADirectoryError, NoFile):
-            return self._forget(path)
+            return self._absent(path)
         except OSError as fault:  # it may become readable without a notification
             self._unreadable_files.add(path)
             return self._failed(path, UNKNOWN, "unreadable-file", fault.strerror or str(fault))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterator
 from typing import NamedTuple
+
+from pilot.lib.text import printable_path
 
 SUFFIXES = (".yaml", ".yml", ".json")
 _SWAPPED = "..data"
@@ -48,11 +51,25 @@ def sign(path: str) -> Signature | None:
     return Signature(status.st_mtime_ns, status.st_size, status.st_ino) if stat.S_ISREG(status.st_mode) else None
 
 
+def why_unusable(path: str) -> str:
+    """Return why a path is not a file, or "" if it is a file or a folder, or if there is nothing at the path."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        with contextlib.suppress(OSError):
+            return f"broken symbolic link to {printable_path(os.readlink(path))}"
+        return ""
+    except OSError:
+        return ""  # reading the path reports the reason
+    return "" if stat.S_ISREG(mode) or stat.S_ISDIR(mode) else "not a regular file"
+
+
 def scan(folder: str, faults: dict[str, OSError]) -> Iterator[tuple[str, Signature]]:
     """Yield all configuration files below a folder, in any order.
 
-    Links to files are followed, and links to folders are not. A folder that disappears during the scan is treated as
-    empty. An unreadable folder is skipped and added to `faults`.
+    Links to files are followed, and links to folders are not. Pipes, devices and broken links have the signature
+    UNKNOWN. A folder that disappears during the scan is treated as empty. An unreadable folder is skipped and added to
+    `faults`.
     """
     try:
         entries = list(os.scandir(folder))
@@ -66,8 +83,10 @@ def scan(folder: str, faults: dict[str, OSError]) -> Iterator[tuple[str, Signatu
             continue
         if entry.is_dir(follow_symlinks=False):
             yield from scan(entry.path, faults)
-        elif is_configuration(entry.name) and (signature := sign(entry.path)) is not None:
-            yield entry.path, signature
+        elif is_configuration(entry.name):
+            signature = sign(entry.path)
+            if signature is not None or why_unusable(entry.path):
+                yield entry.path, signature or UNKNOWN
 
 
 def is_linked(path: str, folder: str) -> bool:

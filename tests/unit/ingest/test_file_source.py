@@ -28,10 +28,27 @@ def test_all_files_at_any_depth_are_read(tmp_path: pathlib.Path) -> None:
         (tmp_path / ignored).write_text(service("ignored"))
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "j.yaml").write_text(service("ignored"))
-    (tmp_path / "dangling.yaml").symlink_to(tmp_path / "nowhere")
     files = ConfigFolder(tmp_path)
     assert sorted(files.services) == ["a", "b", "c", "d"]
     assert len(files.commits) == 1
+    assert files.codes == []
+
+
+def test_paths_that_are_no_files_are_reported(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "a.yaml").write_text(service("a"))
+    (tmp_path / "link.yaml").symlink_to("target")
+    os.mkfifo(tmp_path / "pipe.yaml")
+    files = ConfigFolder(tmp_path)
+    assert files.services == {"a": 80}
+    assert [(pathlib.Path(p.file).name, p.code, p.severity, p.message) for p in files.problems] == [
+        ("link.yaml", "unreadable-file", Severity.WARNING, "broken symbolic link to target; it is ignored"),
+        ("pipe.yaml", "unreadable-file", Severity.WARNING, "not a regular file; it is ignored"),
+    ]
+    (tmp_path / "target").write_text(service("b"))
+    (tmp_path / "pipe.yaml").unlink()
+    files.source.retry()
+    files.settle()
+    assert files.services == {"a": 80, "b": 80}
     assert files.codes == []
 
 

@@ -66,8 +66,8 @@ def test_other_namespaces_are_excluded(run: Run) -> None:
 def test_duplicate_objects_and_syntax_errors(run: Run) -> None:
     out, _ = run("analyze", ".", a=SERVICE, b=SERVICE, c="{", status=79)
     assert (
-        "Warning [duplicate-object] (Service shop/tea ./b.yaml:3) metadata.name: this object is also defined in ./a.yaml"
-        in out
+        "Warning [duplicate-object] (Service shop/tea ./b.yaml:3) metadata.name: this object is also defined in "
+        "./a.yaml:3, which takes precedence" in out
     )
     assert "Error [syntax-error] (./c.yaml:2)" in out
 

@@ -197,7 +197,7 @@ def _index(sources: Sources) -> Handler:
 
 def _version(sources: Sources) -> Handler:
     async def handle(request: web.Request) -> web.Response:
-        return web.Response(text=str(sources.build))
+        return web.Response(text="-".join(sources.build))  # istiod's form, with unknown parts
 
     return handle
 

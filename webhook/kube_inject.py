@@ -83,8 +83,11 @@ def _template(template: Plain, document: Plain, injector: FileInjector, warn: Wa
     try:
         pod: Plain = without_nulls(normalize(template, POD))
     except ShapeError as error:
-        raise InjectionError(f"{document.get('kind')} {_name(document, template)}: {error}") from error
+        place = "".join(f"{key}." for key in _place(document))
+        raise InjectionError(f"{document.get('kind')} {_name(document, template)}: {place}{error}") from error
     owner = _owner(document)
+    if not (pod.get("spec") or {}).get("containers"):
+        warn(f'===> {owner.kind} "{_name(document, template)}" has no containers\n')
     if reason := _why_not(pod, injector):
         warn(f'===> Skipping injection because {owner.kind} "{_name(document, template)}" has {reason}\n')
         return pod
@@ -108,6 +111,20 @@ def _template(template: Plain, document: Plain, injector: FileInjector, warn: Wa
             compliance_policy=injector.compliance_policy,
         )
     )
+
+
+def _place(document: Plain) -> tuple[str, ...]:
+    """Return the path of the Pod template in a workload."""
+    return PLACES.get(document["kind"], ("spec", "jobTemplate", "spec", "template"))
+
+
+def has_workloads(document: Any) -> bool:
+    """Return whether a document contains a workload, also if it is in a List."""
+    if not isinstance(document, dict):
+        return False
+    if document.get("kind") == "List":
+        return any(map(has_workloads, document.get("items") or ()))
+    return document.get("kind") == "CronJob" or document.get("kind") in PLACES
 
 
 def _why_not(pod: Plain, injector: FileInjector) -> str:

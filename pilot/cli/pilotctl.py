@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import click
 from click.shell_completion import add_completion_class
 
-from pilot.cli.ctl.client import DEFAULT_ADDRESS
+from pilot.cli.ctl.client import DEFAULT_ADDRESS, DEFAULT_PORT
 from pilot.cli.ctl.command import LazyGroup, Section
 from pilot.cli.ctl.completions import QuotingBashComplete
 from pilot.lib.build_info import build_info
@@ -70,6 +70,13 @@ SECTIONS = (
 )
 
 
+_PORT_FORWARD = (
+    f"pilotctl reaches the control plane with --address: forward its port {DEFAULT_PORT} with kubectl port-forward"
+)
+_NO_INJECTOR = "use pilotctl kube-inject, and kubectl get mutatingwebhookconfigurations for the webhooks of a cluster"
+_NO_REMOTE_SECRET = "not supported: create the Secret with kubectl, with the label istio/multiCluster=true"
+_DIRECTORIES = "directories are always read recursively"
+_FILES_ONLY = "analyze with FILES checks only files, and without FILES it checks the running control plane"
 HINTS = {
     "dashboard": "the dashboard is a page of the control plane: open ADDRESS/debug/dashboard in a browser",
     "experimental": "commands of istioctl experimental are top-level commands here: pilotctl --help lists them",
@@ -77,8 +84,30 @@ HINTS = {
     "precheck": "use pilotctl install --dry-run, which checks everything with the API server",
     "waypoint": "create a Gateway of the class istio-waypoint with kubectl, and use pilotctl proxy-config",
     "ztunnel-config": "use pilotctl internal-debug ambientz",
+    "d": "the dashboard is a page of the control plane: open ADDRESS/debug/dashboard in a browser",
+    "help": "use pilotctl --help or pilotctl COMMAND --help",
+    "create-remote-secret": _NO_REMOTE_SECRET,
+    "remote-clusters": "use pilotctl internal-debug clusterz",
+    "metrics": "not supported: ask Prometheus for the metrics of workloads",
+    "check-inject": _NO_INJECTOR,
+    "injector": _NO_INJECTOR,
+    "--context": _PORT_FORWARD,
+    "--kubeconfig": _PORT_FORWARD,
+    "-c": _PORT_FORWARD,
+    "--istioNamespace": _PORT_FORWARD,
+    "-i": _PORT_FORWARD,
+    "--recursive": _DIRECTORIES,
+    "-R": _DIRECTORIES,
+    "--use-kube": _FILES_ONLY,
+    "-k": _FILES_ONLY,
+    "--list-analyzers": "docs/pilotctl.md lists the codes of istioctl",
+    "-L": "docs/pilotctl.md lists the codes of istioctl",
 }
-"""Hints for commands that only istioctl has."""
+"""Hints for commands and options that only istioctl has."""
+
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as of a process that SIGINT ends."""
 
 
 @click.group(
@@ -109,14 +138,19 @@ def pilotctl(address: str) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit status: 0, 1 after an error, or 2 after a usage error."""
+    """Run one command and return the exit status: 0, 1 after an error, 2 after a usage error, or 130 after Ctrl-C."""
     if sys.stdout is None:  # the caller has closed it
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 -- until the process ends
     try:
-        pilotctl.main(args=None if argv is None else list(argv), prog_name="pilotctl")
+        status = pilotctl.main(args=None if argv is None else list(argv), prog_name="pilotctl", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        return INTERRUPTED
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 0
-    return 0
+        status = end.code
+    return status if isinstance(status, int) else 0
 
 
 if __name__ == "__main__":

@@ -14,7 +14,23 @@ _SCALARS: dict[str, tuple[type, ...]] = {
     "port": (str, int),
     "quantity": (str, int, float),
 }
-_NAMES = {str: "string", bool: "bool", int: "number", float: "number", dict: "object", list: "array"}
+_NAMES = {
+    str: "a string",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    dict: "a mapping",
+    list: "a list",
+    type(None): "nothing",
+}
+_EXPECTED = {
+    "string": "a string",
+    "int": "an integer",
+    "bool": "true or false",
+    "port": "a string or an integer",
+    "quantity": "a string or a number",
+    "[": "a list",
+}
 
 
 class ShapeError(ValueError):
@@ -41,11 +57,11 @@ def normalize(value: dict[str, Any], kind: Type, path: str = "") -> dict[str, An
 def _field(item: Any, field: SchemaField, path: str) -> Any:
     if field.shape == "[":
         if not isinstance(item, list):
-            raise _wrong(path, item, "array")
+            raise _wrong(path, item, "[")
         return [_item(entry, field.type, f"{path}[{index}]") for index, entry in enumerate(item)]
     if field.shape == "{":
         if not isinstance(item, dict):
-            raise _wrong(path, item, "object")
+            raise _wrong(path, item, "{")
         return {
             key: None if entry is None else _one(entry, field.type, f"{path}[{key}]") for key, entry in item.items()
         }
@@ -65,7 +81,7 @@ def _one(item: Any, kind: str, path: str) -> Any:
         if item is None:
             return None
         if not isinstance(item, dict):
-            raise _wrong(path, item, "object")
+            raise _wrong(path, item, "{")
         return normalize(item, TYPES[kind], path)
     if not isinstance(item, _SCALARS[kind]) or (isinstance(item, bool) and kind != "bool"):
         raise _wrong(path, item, kind)
@@ -80,7 +96,9 @@ def _amount(item: Any, path: str) -> str:
 
 
 def _wrong(path: str, item: Any, expected: str) -> ShapeError:
-    return ShapeError(f"{path}: cannot unmarshal {_NAMES.get(type(item), 'null')} into Go value of type {expected}")
+    """Return the error for a value that is not of an expected shape or type. Types with fields are mappings."""
+    name = _NAMES.get(type(item), type(item).__name__)
+    return ShapeError(f"{path}: expected {_EXPECTED.get(expected, 'a mapping')}, got {name}")
 
 
 def without_nulls(value: Any) -> Any:

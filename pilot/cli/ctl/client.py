@@ -47,6 +47,10 @@ class PageClient:
             self.address = parse_address(address, DEFAULT_PORT)
         except AddressError as error:
             raise click.BadParameter(str(error), param_hint="'--address'") from error
+        origin, debug, _ = f"{self.address}/".partition("/debug/")
+        if debug:
+            message = f"invalid address {address!r}: it must not contain the path of a page; use {origin}"
+            raise click.BadParameter(message, param_hint="'--address'")
 
     def get(self, page: str, **query: str) -> Any:
         """Return the parsed JSON of a page below /debug."""
@@ -83,6 +87,11 @@ class PageClient:
     def _refused(self, path: str, query: dict[str, str], response: HttpResponse) -> CommandError:
         text = response.text.strip()
         if response.status == 404 and text.startswith("Proxy not connected"):
+            if "/" in query["proxyID"]:
+                return UnknownProxyError(
+                    f"{query['proxyID']!r} is not the name of a proxy: TYPE/NAME is not supported, use POD.NAMESPACE "
+                    f"or part of it{self._connected()}"
+                )
             in_namespace = f" in namespace {query['namespace']}" if query.get("namespace") else ""
             return UnknownProxyError(
                 f"no connected proxy{in_namespace} matches {query['proxyID']!r} at {self.address}{self._connected()}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,7 +27,7 @@ class Section(NamedTuple):
 class LazyGroup(click.Group):
     """A group whose commands are imported on demand, so that no command imports the dependencies of the others.
 
-    `hints` are messages for commands that do not exist.
+    `hints` are messages for commands and options that do not exist.
     """
 
     def __init__(
@@ -64,6 +65,26 @@ class LazyGroup(click.Group):
             hint = f"; {self._hints[name]}" if name in self._hints else suggestion
             ctx.fail(f"No such command {name!r}{hint or '.'}")
         return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        with self._option_hints():
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with self._option_hints():
+            return super().invoke(ctx)
+
+    @contextlib.contextmanager
+    def _option_hints(self) -> Iterator[None]:
+        """Add the hint to the error for an unknown option of the group or of one of its commands."""
+        try:
+            yield
+        except click.NoSuchOption as error:
+            if error.option_name not in self._hints:
+                raise
+            raise click.UsageError(
+                f"No such option '{error.option_name}'; {self._hints[error.option_name]}", error.ctx
+            ) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands and their aliases, grouped under the titles of their sections."""

@@ -71,9 +71,12 @@ class Selection(NamedTuple):
 
 
 def _order(finding: Finding) -> tuple[Any, ...]:
-    """Return the sort key: the worst findings first, then by file and line, or by object."""
+    """Return the sort key: the worst findings first, then by file and line, or by object.
+
+    Rejections by proxies come after mistakes of the same severity, which may be their causes.
+    """
     place = finding.get("file", ""), finding.get("line", 0), name_of(finding), finding.get("path", "")
-    return -SEVERITIES.index(finding["severity"]), *place
+    return -SEVERITIES.index(finding["severity"]), finding["code"] == "refused", *place
 
 
 def reaches(finding: Finding, severity: str) -> bool:
@@ -104,7 +107,7 @@ def with_selection(function: Function) -> Function:
     @click.option(
         "--output-threshold",
         "level",
-        type=click.Choice(SEVERITIES),
+        type=click.Choice(SEVERITIES, case_sensitive=False),
         default="warning",
         show_default=True,
         help="lowest severity to list",

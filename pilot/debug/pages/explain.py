@@ -221,5 +221,5 @@ def _name(node: Node) -> str:
 
 def _refuse(proxy: str, name: str, names: list[str]) -> NoReturn:
     close = difflib.get_close_matches(name, dict.fromkeys(names), n=3, cutoff=0.5)
-    hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
-    raise Refused(404, f"{proxy} has no resource {name!r}{hint}\n")
+    hint = f"did you mean {' or '.join(map(repr, close))}?" if close else "pilotctl proxy-config lists the names"
+    raise Refused(404, f"{proxy} has no resource {name!r}; {hint}\n")

@@ -45,9 +45,12 @@ FILES = {
     "unclosed.yaml": "kind: [a\n",
     "empty.yaml": "",
     "deployment.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n",
+    "containers.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {template: {spec: {containers: {name: a}}}}\n",
     "text.yaml": "hello\n",
     "broken.json": '{"kind": ',
     "operator.yaml": "apiVersion: install.istio.io/v1alpha1\nkind: IstioOperator\nspec:\n  profil: demo\n",
+    "operater.yaml": "apiVersion: install.istio.io/v1alpha1\nkind: IstioOperater\n",
+    "operator2.yaml": "apiVersion: install.istio.io/v1\nkind: IstioOperator\n",
     "mesh.yaml": "trustDomian: a\n",
     "dump.json": "[]",
     "web.yaml": "{current-context: w, contexts: [{name: w, context: {cluster: c, user: u}}], users: [{name: u, user: {}}], clusters: [{name: c, cluster: {server: 'http://OTHER'}}]}",
@@ -114,6 +117,31 @@ MISTAKES = [
         2,
         "Invalid value for '--address': invalid address 'http://127.0.0.1:1?x': it must not contain ? or #",
     ),
+    (
+        "pilotctl --address ::1:22014 problems",
+        2,
+        "Invalid value for '--address': invalid address '::1:22014': write IPv6 addresses in brackets: [::1]:22014",
+    ),
+    (
+        "pilotctl --address http://::1:22014 problems",
+        2,
+        "Invalid value for '--address': invalid address 'http://::1:22014': write IPv6 addresses in brackets: [::1]:22014",
+    ),
+    (
+        "pilotctl --address :99999 problems",
+        2,
+        "Invalid value for '--address': invalid address ':99999': ports end at 65535",
+    ),
+    (
+        "pilotctl --address http://127.0.0.1:1/debug problems",
+        2,
+        "Invalid value for '--address': invalid address 'http://127.0.0.1:1/debug': it must not contain the path of a page; use http://127.0.0.1:1",
+    ),
+    (
+        "pilotctl --address http://u:p@127.0.0.1:1 problems",
+        2,
+        "Invalid value for '--address': invalid address: it must not contain a user name or password; use http://127.0.0.1:1",
+    ),
     ("pilotctl problms", 2, "No such command 'problms'; did you mean problems?"),
     (
         "pilotctl dashboard",
@@ -124,6 +152,47 @@ MISTAKES = [
         "pilotctl x describe",
         2,
         "No such command 'x'; commands of istioctl experimental are top-level commands here: pilotctl --help lists them",
+    ),
+    (
+        "pilotctl proxy-status --context prod",
+        2,
+        "No such option '--context'; pilotctl reaches the control plane with --address: forward its port 15014 with kubectl port-forward",
+    ),
+    (
+        "pilotctl problems -i istio-system",
+        2,
+        "No such option '-i'; pilotctl reaches the control plane with --address: forward its port 15014 with kubectl port-forward",
+    ),
+    (
+        "pilotctl analyze --recursive vs.yaml",
+        2,
+        "No such option '--recursive'; directories are always read recursively",
+    ),
+    (
+        "pilotctl analyze --use-kube=false vs.yaml",
+        2,
+        "No such option '--use-kube'; analyze with FILES checks only files, and without FILES it checks the running control plane",
+    ),
+    (
+        "pilotctl create-remote-secret",
+        2,
+        "No such command 'create-remote-secret'; not supported: create the Secret with kubectl, with the label istio/multiCluster=true",
+    ),
+    (
+        "pilotctl describe pod web-0 -n shop",
+        2,
+        "describe takes one proxy, POD.NAMESPACE or part of it: pilotctl describe web-0",
+    ),
+    ("pilotctl proxy-status --watch -o json", 2, "--watch shows a table: omit --output"),
+    (
+        "pilotctl explain web http.80 --type routes",
+        2,
+        "Invalid value for '-t' / '--type': 'routes' is not one of 'cds', 'eds', 'lds', 'rds', 'sds', 'wds', 'wads', 'ecds', 'nds', 'pcds', 'bds'.",
+    ),
+    (
+        "pilotctl kube-inject -f containers.yaml",
+        1,
+        "Deployment a: spec.template.spec.containers: expected a list, got a mapping",
     ),
     ("pilotctl proxy-config clusters", 2, "specify PROXY, --envoy URL or --file FILE"),
     (
@@ -357,6 +426,21 @@ MISTAKES = [
         "spec.values.pilot.autoscaleMinn: unknown field autoscaleMinn; did you mean autoscaleMin?",
     ),
     ("pilotctl manifest generate -f operator.yaml", 1, "spec.profil: unknown field profil; did you mean profile?"),
+    (
+        "pilotctl manifest generate -f operater.yaml",
+        1,
+        "operater.yaml: kind: IstioOperater is not supported; expected IstioOperator",
+    ),
+    (
+        "pilotctl manifest generate -f operator2.yaml",
+        1,
+        "operator2.yaml: apiVersion: install.istio.io/v1 is not supported; expected install.istio.io/v1alpha1",
+    ),
+    (
+        "pilotctl operator dump --watchedNamespaces 'a, B_'",
+        2,
+        "Invalid value for '--watchedNamespaces': 'B_': expected the name of a namespace: at most 63 lower-case letters, digits and hyphens",
+    ),
     ("pilotctl manifest generate -f nowhere.yaml", 1, "cannot read nowhere.yaml: No such file or directory"),
     (
         "pilotctl manifest generate -d nowhere",

@@ -209,4 +209,4 @@ async def test_log_lines_of_workers_are_written_by_the_control_plane(
         ("pilot.webhook", "WARNING"),
         ("pilot.webhook", "ERROR"),
     ]
-    assert "pod injection failed: spec: cannot unmarshal array into Go value of type object" in caplog.text
+    assert "pod injection failed: spec: expected a mapping, got a list" in caplog.text

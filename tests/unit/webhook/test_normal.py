@@ -32,19 +32,19 @@ def test_paths_of_type_errors(spec: dict[str, Any], path: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"containers": {}}, "spec.containers: cannot unmarshal object into Go value of type array"),
-        ({"containers": ["a"]}, "spec.containers[0]: cannot unmarshal string into Go value of type object"),
-        ({"nodeSelector": []}, "spec.nodeSelector: cannot unmarshal array into Go value of type object"),
-        ({"hostname": True}, "spec.hostname: cannot unmarshal bool into Go value of type string"),
+        ({"containers": {}}, "spec.containers: expected a list, got a mapping"),
+        ({"containers": ["a"]}, "spec.containers[0]: expected a mapping, got a string"),
+        ({"nodeSelector": []}, "spec.nodeSelector: expected a mapping, got a list"),
+        ({"hostname": True}, "spec.hostname: expected a string, got true or false"),
         (
             {"activeDeadlineSeconds": True},
-            "spec.activeDeadlineSeconds: cannot unmarshal bool into Go value of type int",
+            "spec.activeDeadlineSeconds: expected an integer, got true or false",
         ),
         (
             {"activeDeadlineSeconds": 1.5},
-            "spec.activeDeadlineSeconds: cannot unmarshal number into Go value of type int",
+            "spec.activeDeadlineSeconds: expected an integer, got a number",
         ),
-        ({"containers": [None]}, "spec.containers[0]: cannot unmarshal null into Go value of type Container"),
+        ({"containers": [None]}, "spec.containers[0]: expected a mapping, got nothing"),
     ],
 )
 def test_messages_of_type_errors(spec: dict[str, Any], message: str) -> None:

@@ -40,7 +40,7 @@ FOUND = 79
 @click.option(
     "--failure-threshold",
     "threshold",
-    type=click.Choice(SEVERITIES),
+    type=click.Choice(SEVERITIES, case_sensitive=False),
     default="error",
     show_default=True,
     help="lowest severity that makes the command fail",

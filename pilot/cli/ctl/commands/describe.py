@@ -9,20 +9,24 @@ import click
 
 from pilot.cli.ctl.client import PageClient
 from pilot.cli.ctl.command import with_client, with_output
-from pilot.cli.ctl.completions import complete_proxies
+from pilot.cli.ctl.completions import complete_namespaces, complete_proxies
 from pilot.cli.ctl.output import CommandResult, TextTable
 
 
 @click.command()
 @click.argument("proxy", shell_complete=complete_proxies)
+@click.argument("more", nargs=-1, metavar="")
+@click.option("-n", "--namespace", default="", help="namespace of PROXY", shell_complete=complete_namespaces)
 @with_output
 @with_client
-def describe(client: PageClient, proxy: str) -> CommandResult:
+def describe(client: PageClient, proxy: str, more: tuple[str, ...], namespace: str) -> CommandResult:
     """Describe a workload: its services, the routes and rules for traffic to it, and its policies.
 
     PROXY is POD.NAMESPACE or part of it.
     """
-    page = client.get("describe", proxyID=proxy)
+    if more:  # for example, istioctl's "describe pod NAME"
+        raise click.UsageError(f"describe takes one proxy, POD.NAMESPACE or part of it: pilotctl describe {more[0]}")
+    page = client.get("describe", proxyID=proxy, **({"namespace": namespace} if namespace else {}))
     return CommandResult(page, _parts(page))
 
 

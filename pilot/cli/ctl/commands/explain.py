@@ -21,8 +21,7 @@ from pilot.lib.xds_types import BY_SHORT_NAME
     "-t",
     "--type",
     "short_type",
-    default="",
-    type=click.Choice(["", *BY_SHORT_NAME]),
+    type=click.Choice(tuple(BY_SHORT_NAME)),
     metavar="TYPE",
     help="resource type: cds, eds, lds, rds, sds, ecds, wds (workloads and services of ztunnels), wads (policies of "
     "ztunnels), nds (DNS names), pcds (proxy config), bds (bootstrap)",
@@ -32,14 +31,14 @@ from pilot.lib.xds_types import BY_SHORT_NAME
 @with_output
 @with_client
 def explain(
-    client: PageClient, proxy: str, resource: str, namespace: str, short_type: str, verbose: bool
+    client: PageClient, proxy: str, resource: str, namespace: str, short_type: str | None, verbose: bool
 ) -> CommandResult:
     """List the objects that a proxy's resource was built from.
 
     PROXY is POD.NAMESPACE or part of it. RESOURCE is a NAME from proxy-config; use --type if several types share the
     name.
     """
-    query = {"proxyID": proxy, "resource": resource, "type": short_type}
+    query = {"proxyID": proxy, "resource": resource, "type": short_type or ""}
     page = client.get("explain", **query, **({"namespace": namespace} if namespace else {}))
     return CommandResult(page, _parts(page, verbose))
 

@@ -22,7 +22,7 @@ from webhook.defaults.injector_config import default_config
 from webhook.defaults.operator_settings import mesh_config_of, values_of
 from webhook.inject.config import ConfigError, InjectorConfig, decode_config
 from webhook.inject.errors import InjectionError
-from webhook.kube_inject import FileInjector, inject_documents
+from webhook.kube_inject import FileInjector, has_workloads, inject_documents
 
 Plain = dict[str, Any]
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -69,6 +69,8 @@ def kube_inject(filename: str, output: str | None, **sources: Any) -> None:
     documents = _read(filename)
     if not any(isinstance(document, dict) and document.get("kind") for document in documents):
         raise CommandError(f"{filename} contains no objects")
+    if not any(map(has_workloads, documents)):
+        click.echo(f"{filename} contains no workloads: nothing was injected", err=True)
     try:
         injected = list(inject_documents(documents, injector, lambda text: click.echo(text, err=True)))
     except InjectionError as error:
@@ -119,7 +121,12 @@ def _installed(operator: Plain) -> dict[str, Plain]:
 def _config(sources: InjectionSources, operator: Plain, installed: Plain) -> InjectorConfig:
     values = values_of(operator) if operator else _one(sources.values)
     if sources.inject_config:
-        return decode_config(_text(sources.inject_config), yaml.dump(values or {}, Dumper=_DUMPER))
+        config = decode_config(_text(sources.inject_config), yaml.dump(values or {}, Dumper=_DUMPER))
+        if not config.written.templates:
+            raise CommandError(
+                f"{sources.inject_config} has no templates; use the key config of the ConfigMap istio-sidecar-injector"
+            )
+        return config
     if installed:
         return decode_config(installed["config"], installed["values"])
     return default_config(values)
@@ -143,8 +150,10 @@ def _text(path: str) -> str:
             return sys.stdin.read()
         with open(path, encoding="utf-8") as file:
             return file.read()
-    except (OSError, UnicodeError) as error:
-        raise CommandError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    except UnicodeError as error:
+        raise CommandError(f"cannot read {path}: not a text in UTF-8") from error
+    except OSError as error:
+        raise CommandError(f"cannot read {path}: {error.strerror or error}") from error
 
 
 def _read(path: str) -> list[Any]:

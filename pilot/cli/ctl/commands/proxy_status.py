@@ -17,7 +17,7 @@ from pilot.cli.ctl.client import CommandError, PageClient
 from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.completions import complete_namespaces, complete_proxies
 from pilot.cli.ctl.envoy import EnvoyDump
-from pilot.cli.ctl.output import CommandResult, Part, TextTable, watch
+from pilot.cli.ctl.output import FORMATS, CommandResult, Part, TextTable, watch
 from pilot.cli.ctl.proxy import ProxyTarget, describe_proxy, find_status, with_envoy, wrong_envoy
 from pilot.lib.text import one_line
 from pilot.lib.xds_types import BY_SHORT_NAME, short_name
@@ -76,6 +76,8 @@ def proxy_status(
             raise click.UsageError("specify the PROXY to compare the Envoy with")
         return _comparison(client, proxy, envoy)
     if repeat:
+        if click.get_current_context().params["form"] != FORMATS[0]:
+            raise click.UsageError("--watch shows a table: omit --output")
         watch(_Refreshed(lambda: list(_status(client, proxy, namespace, states).parts)), SECONDS)
         click.get_current_context().exit()
     return _status(client, proxy, namespace, states)

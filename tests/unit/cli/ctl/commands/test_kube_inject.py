@@ -193,3 +193,20 @@ def test_revision_flag_wins_over_the_values(
     assert metadata["labels"]["service.istio.io/canonical-name"] == "tickets"
     assert json.loads(metadata["annotations"]["sidecar.istio.io/status"])["revision"] == revision
     assert metadata["annotations"]["istio.io/rev"] == revision
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kind: ConfigMap\nmetadata: {name: a}\n", "FILE contains no workloads: nothing was injected\n"),
+        (
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {}\n",
+            '===> Deployment "a" has no containers\n\n',
+        ),
+    ],
+)
+def test_input_without_workloads_or_containers_is_reported(text: str, message: str, tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(text)
+    result = CliRunner().invoke(pilotctl, ["kube-inject", "-f", str(file)])
+    assert (result.exit_code, result.stderr.replace(str(file), "FILE")) == (0, message)

@@ -455,7 +455,7 @@ class ControlPlane:
             (self.discovery.sweep_in_steps, self.nacks.sweep, self.pusher.sweep, *secret_access),
         )
         yield Part("sweeps", sweeps.start, sweeps.stop)
-        self._set_clock()
+        self.db.commit([(self.db.clock, "now", time.time())])  # without listeners, whose timers do not run yet
         ticks = PeriodicJobs(self._clock, CLOCK_SECONDS, (self._set_clock,))
         yield Part("the clock of expiry checks", ticks.start, ticks.stop)
         patches = (PatchMetrics(self.db, self.metrics).check,) if self.settings.debug.patch_metrics else ()

@@ -13,6 +13,7 @@ from deploy.operator.settings_tree import PathError, Plain, assign, deep_merge, 
 from pilot.ingest.files.documents import SyntaxFault, read_documents
 from pilot.lib.suggestion import did_you_mean
 
+API_VERSION, KIND = "install.istio.io/v1alpha1", "IstioOperator"
 DEFAULT_PROFILE = "default"
 STANDARD_GATEWAYS = {"ingressGateways": "istio-ingressgateway", "egressGateways": "istio-egressgateway"}
 _FROM_SPEC = (
@@ -37,6 +38,9 @@ def read_operator(text: str, name: str) -> Plain:
     operator = documents[0] if documents else {}
     if not isinstance(operator, dict):
         raise SettingsError(f"{name}: expected an IstioOperator object")
+    for field, expected in (("kind", KIND), ("apiVersion", API_VERSION)):
+        if operator.get(field, expected) != expected:
+            raise SettingsError(f"{name}: {field}: {operator[field]} is not supported; expected {expected}")
     return {key: value for key, value in operator.items() if key != "spec" or value is not None}
 
 
@@ -45,7 +49,7 @@ def user_settings(files: Sequence[tuple[str, str]], assignments: Sequence[str]) 
 
     Raises SettingsError if a file or assignment is invalid.
     """
-    settings: Plain = {"apiVersion": "install.istio.io/v1alpha1", "kind": "IstioOperator", "metadata": {}, "spec": {}}
+    settings: Plain = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {}, "spec": {}}
     for name, text in files:
         settings = deep_merge(settings, read_operator(text, name))
     settings = copy.deepcopy(settings)

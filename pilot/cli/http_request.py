@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 _PORT = re.compile(r":?\d+")
+_BARE_IPV6 = re.compile(r"(?P<host>[0-9A-Fa-f:]*:[0-9A-Fa-f]*:[0-9A-Fa-f:]*?):(?P<port>\d+)")
 _HOST = re.compile(r"[^/?#@\s\[\]:]+|\[[0-9A-Fa-f:.%]+\]")
 
 
@@ -43,8 +44,16 @@ def parse_address(text: str, port: int) -> str:
     url = (address if "://" in address else f"http://{address}").rstrip("/")
     try:
         parts = urlsplit(url)
+        if match := _BARE_IPV6.fullmatch(parts.netloc):
+            raise AddressError(
+                f"invalid address {text!r}: write IPv6 addresses in brackets: [{match['host']}]:{match['port']}"
+            )
         number = parts.port
-    except ValueError:
+    except AddressError:
+        raise
+    except ValueError as error:
+        if "out of range" in str(error):
+            raise AddressError(f"invalid address {text!r}: ports end at 65535") from None
         raise AddressError(f"invalid address {text!r}: use HOST:PORT or http://HOST:PORT") from None
     if parts.scheme not in ("http", "https"):
         raise AddressError(f"invalid address {text!r}: the scheme is {parts.scheme!r}, use http or https")
@@ -54,6 +63,9 @@ def parse_address(text: str, port: int) -> str:
         raise AddressError(f"invalid address {text!r}: 0 is not a port")
     if parts.query or parts.fragment:
         raise AddressError(f"invalid address {text!r}: it must not contain ? or #")
+    if "@" in parts.netloc:
+        host = parts.netloc.rpartition("@")[2]
+        raise AddressError(f"invalid address: it must not contain a user name or password; use {parts.scheme}://{host}")
     return url
 
 

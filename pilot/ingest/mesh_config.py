@@ -10,7 +10,7 @@ import msgspec
 from pilot.config.group_kind import GroupKind
 from pilot.config.mesh.mesh_config import DEFAULT_PROVIDERS, MeshConfig
 from pilot.config.mesh.mesh_networks import MeshNetworks
-from pilot.config.problem import ObjectRef, Problem, Severity
+from pilot.config.problem import ObjectRef, Problem, Severity, error
 from pilot.config.validation.mesh import validate_mesh_config, validate_mesh_networks
 from pilot.ingest import shape
 
@@ -32,6 +32,8 @@ def decode_mesh_config(layers: Sequence[Any]) -> tuple[MeshConfig | None, list[P
     """
     merged: dict[str, Any] = {}
     for layer in layers:
+        if hint := _wrapper(layer):
+            return None, _about(MESH, [error("wrong-document", "kind" if "kind" in layer else "mesh", hint)])
         plain, problems = shape.checked({} if layer is None else layer, MeshConfig)
         if problems:
             return None, _about(MESH, problems)
@@ -39,6 +41,17 @@ def decode_mesh_config(layers: Sequence[Any]) -> tuple[MeshConfig | None, list[P
     merged["extensionProviders"] = _by_name(_BUILT_IN, merged.get("extensionProviders", ()))
     mesh, problems = shape.decode(merged, MeshConfig)
     return _unless_invalid(mesh, _about(MESH, problems or validate_mesh_config(mesh)))
+
+
+def _wrapper(layer: Any) -> str:
+    """Return how to use a document that only contains a mesh config, or "" if it is none."""
+    if not isinstance(layer, dict):
+        return ""
+    if layer.get("kind") == "ConfigMap":
+        return "this is a ConfigMap, not a mesh config: use the content of its key mesh"
+    if layer.get("kind") == "IstioOperator":
+        return "this is an IstioOperator, not a mesh config: use the content of its spec.meshConfig"
+    return "this is not a mesh config: use the content of the key mesh" if layer.keys() == {"mesh"} else ""
 
 
 def decode_mesh_networks(plain: Any) -> tuple[MeshNetworks | None, list[Problem]]:

@@ -97,7 +97,8 @@ def read_chunk(chunk: Chunk, allow_aliases: bool = True) -> list[Document]:
         message = " ".join(filter(None, (fault.context, fault.problem)))
         raise _with_hint(SyntaxFault(message, lines + mark.line + 1 if mark else 0), data) from fault
     except yaml.reader.ReaderError as fault:
-        raise SyntaxFault(str(fault).partition("\n")[0], lines + data.count(b"\n", 0, fault.position) + 1) from fault
+        message = "not a text in UTF-8" if "UTF-8" in str(fault) else str(fault).partition("\n")[0]
+        raise SyntaxFault(message, lines + data.count(b"\n", 0, fault.position) + 1) from fault
     except (yaml.YAMLError, UnicodeError) as fault:
         raise SyntaxFault(str(fault).partition("\n")[0]) from fault
     except RecursionError as fault:
@@ -130,7 +131,9 @@ def read_json(data: bytes) -> list[Document]:
         return [_read_large_list(data) or Document(msgspec.json.decode(data), 1, outline=JsonOutline(data))]
     except (msgspec.DecodeError, UnicodeError) as fault:
         place = re.search(r"byte (\d+)", str(fault))
-        raise SyntaxFault(str(fault), data.count(b"\n", 0, int(place[1])) + 1 if place else 0) from fault
+        start = int(place[1]) if place else len(data)
+        message = "JSON does not permit comments" if data[start : start + 2] in (b"//", b"/*") else str(fault)
+        raise SyntaxFault(message, data.count(b"\n", 0, start) + 1 if place else 0) from fault
     except RecursionError as fault:
         raise SyntaxFault("the document is nested too deeply") from fault
 

@@ -35,6 +35,13 @@ def parse_address(text: str, flag: str) -> Address | None:
     host, colon, port = text.rpartition(":")
     bare = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535 or (":" in host and bare == host):
-        hint = f"; did you mean :{text}?" if text.isdecimal() else "; ports end at 65535" if port.isdecimal() else ""
+        if text.isdecimal():
+            hint = f"; did you mean :{text}?"
+        elif port.isdecimal() and int(port[:6]) > 65535:
+            hint = "; ports end at 65535"
+        elif ":" in host and port.isdecimal():
+            hint = f"; did you mean [{host}]:{port}?"
+        else:
+            hint = ""
         raise FlagError(f"invalid argument for --{flag}: {text!r} is not host:port or :port{hint}")
     return Address(bare, int(port), flag)

@@ -17,6 +17,8 @@ from importlib import import_module
 
 import pytest
 
+from pilot.cli import pilotctl
+
 VIRTUAL_SERVICE = """apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: tea, namespace: shop}
@@ -53,6 +55,10 @@ FILES = {
     "operator2.yaml": "apiVersion: install.istio.io/v1\nkind: IstioOperator\n",
     "mesh.yaml": "trustDomian: a\n",
     "dump.json": "[]",
+    "comment.json": "{\n  // a\n}",
+    "map.yaml": "apiVersion: v1\nkind: ConfigMap\ndata: {mesh: ''}\n",
+    "key.yaml": "mesh: |\n  trustDomain: a\n",
+    "pod.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, image: a}]}\n",
     "web.yaml": "{current-context: w, contexts: [{name: w, context: {cluster: c, user: u}}], users: [{name: u, user: {}}], clusters: [{name: c, cluster: {server: 'http://OTHER'}}]}",
     "down.yaml": "{current-context: w, contexts: [{name: w, context: {cluster: c, user: u}}], users: [{name: u, user: {}}], clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]}",
     "metadata.yaml": VIRTUAL_SERVICE.replace("namespace: shop", "namespace: shop, lables: {a: b}"),
@@ -356,6 +362,27 @@ MISTAKES = [
         '"text.yaml" is not valid:\n  * line 1: expected an object with apiVersion, kind and metadata',
     ),
     ("pilotctl validate -f broken.json", 1, '"broken.json" is not valid:\n  * Input data was truncated'),
+    (
+        "pilotctl validate -f comment.json",
+        1,
+        '"comment.json" is not valid:\n  * line 2: JSON does not permit comments',
+    ),
+    (
+        "pilotctl kube-inject -f pod.yaml --meshConfigFile map.yaml",
+        1,
+        "mesh config: kind: this is a ConfigMap, not a mesh config: use the content of its key mesh",
+    ),
+    (
+        "pilotctl kube-inject -f pod.yaml --meshConfigFile key.yaml",
+        1,
+        "mesh config: mesh: this is not a mesh config: use the content of the key mesh",
+    ),
+    (
+        "pilotctl kube-inject -f pod.yaml --injectConfigFile vs.yaml",
+        1,
+        "vs.yaml has no templates; use the key config of the ConfigMap istio-sidecar-injector",
+    ),
+    ("pilotctl translate -o vs.yaml/x", 1, "cannot write vs.yaml/x: Not a directory"),
     ("pilotctl kube-inject -f nowhere.yaml", 1, "cannot read nowhere.yaml: No such file or directory"),
     (
         "pilotctl kube-inject -f tabs.yaml",
@@ -490,6 +517,7 @@ MISTAKES = [
         1,
         "cannot connect to the API server 127.0.0.1:1: Connection refused",
     ),
+    ("pilotctl admin log --level ads=debug", 2, "--level 'ads=debug': use 'ads:debug'"),
     (
         "pilotctl admin log --controlz OTHER",
         1,
@@ -549,6 +577,16 @@ MISTAKES = [
         "pilot-agent proxi",
         1,
         "unknown command 'proxi' for pilot-agent; did you mean proxy? pilot-agent --help lists the commands",
+    ),
+    (
+        "pilot-discovery discovery --grpcAddr=::1:22999",
+        1,
+        "invalid argument for --grpcAddr: '::1:22999' is not host:port or :port; did you mean [::1]:22999?; pilot-discovery discovery --help shows its usage",
+    ),
+    (
+        "pilot-discovery discovery --grpcAddr=:99999",
+        1,
+        "invalid argument for --grpcAddr: ':99999' is not host:port or :port; ports end at 65535; pilot-discovery discovery --help shows its usage",
     ),
     ("pilot-agent wait --timeoutSeconds soon", 1, "wait: --timeoutSeconds: 'soon' is not an integer"),
     ("pilot-agent wait --url ftp://x", 1, "--url: invalid address 'ftp://x': the scheme is 'ftp', use http or https"),
@@ -636,6 +674,17 @@ def run_python(statement: str) -> tuple[str, str]:
 
 def test_interrupted_command_prints_nothing() -> None:
     assert run_python("raise KeyboardInterrupt") == ("", "")
+
+
+def test_interrupted_pilotctl_prints_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pilot.cli.ctl.client.PageClient.get", interrupt)
+    assert pilotctl.main(["problems"]) == 130
+    assert capsys.readouterr() == ("", "\n")
 
 
 def test_internal_error_is_one_line() -> None:

@@ -21,6 +21,7 @@ from pilot.cli.ctl.cluster import Cluster, confirm, with_cluster
 from pilot.cli.ctl.files import read_files
 from pilot.cli.ctl.output import write
 from pilot.cli.ctl.progress import progress_reporter
+from pilot.cli.ctl.request_texts import NAMESPACE as NAMESPACE_NAME
 from pilot.install.install_plan import Step
 from pilot.install.installer import Installer, WaitOptions
 from pilot.install.tag_webhooks import NAMESPACE
@@ -54,7 +55,12 @@ def operator_options(function: Function) -> Function:
         "--imagePullSecrets", "secrets", multiple=True, metavar="NAME", help="image pull secret; may be repeated"
     )
     @click.option(
-        "--operatorNamespace", "namespace", default=_NAME, show_default=True, help="namespace of the operator"
+        "--operatorNamespace",
+        "namespace",
+        type=NAMESPACE_NAME,
+        default=_NAME,
+        show_default=True,
+        help="namespace of the operator",
     )
     @click.option(
         "--watchedNamespaces",
@@ -77,6 +83,11 @@ def operator_options(function: Function) -> Function:
     def command(
         image: str, hub: str, tag: str, secrets: Sequence[str], namespace: str, watched: str, revision: str, **more: Any
     ) -> Any:
+        for name in parse_namespaces(watched) or ():
+            try:
+                NAMESPACE_NAME.convert(name, None, None)
+            except click.BadParameter as error:
+                raise click.BadParameter(error.message, param_hint="'--watchedNamespaces'") from None
         image_values = {"image": image, "hub": hub, "tag": tag, "imagePullSecrets": list(secrets), "revision": revision}
         values = {
             "operatorNamespace": namespace,

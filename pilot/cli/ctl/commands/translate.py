@@ -33,6 +33,9 @@ def translate(folder: str | None, force: bool, **where: Any) -> None:
     except SettingsError as error:
         raise CommandError(str(error)) from error
     if folder is not None:
-        for release in releases:
-            release.write(folder)
+        try:
+            for release in releases:
+                release.write(folder)
+        except OSError as error:
+            raise CommandError(f"cannot write {error.filename or folder}: {error.strerror or error}") from error
     write("\n".join(line for release in releases for line in release.lines(folder)))

@@ -1,16 +1,21 @@
 """Records NACKs as rows, with the users' objects that caused them.
 
 The causes of a NACK are the objects that the rejected resources were derived from. If the NACK names resources, only
-these resources are considered. If some of the objects have changed since the proxy last acknowledged a response of the
-type, only these objects are causes. If there are too many causes, none is recorded.
+these resources are considered. If it names clusters, only the VirtualServices and DestinationRules for their hosts are
+causes. If some of the objects have changed since the proxy last acknowledged a response of the type, only these objects
+are causes. If there are too many causes, none is recorded.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from pilot.config.group_kind import parse_kind
+from pilot.config.kinds.istio import DESTINATION_RULE, VIRTUAL_SERVICE
+from pilot.config.networking.virtual_service import VirtualService
+from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef
 from pilot.derive import UNSET
 from pilot.derive.explanation import explain
@@ -18,10 +23,12 @@ from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.envoy.plans.resource_group import Group
 from pilot.envoy.resource import Resource
 from pilot.ingest.batch import Clock, Timer
+from pilot.lib.hosts import full_name
 from pilot.lib.text import cut
 from pilot.lib.xds_types import short_name
 from pilot.mesh.model.nack import Nack, NackKey
 from pilot.mesh.tables.database import Mesh
+from pilot.mesh.traffic.virtual_services import qualified
 from pilot.xds.push.connection import Connection
 from pilot.xds.push.discovery import Discovery
 
@@ -29,6 +36,9 @@ DEBOUNCE = 0.2
 """Number of seconds for which NACKs are collected, because similar proxies reject a resource at the same time."""
 MAX_RESOURCES, MAX_OBJECTS = 50, 20
 _MAX_MESSAGE_LENGTH = 300
+_MAX_SEARCHED = 4_000
+"""Maximum length of the part of a message that is searched for clusters."""
+_CLUSTER_HOST = re.compile(r"outbound\|\d{1,5}\|[^|\s]{0,253}\|([\w.*-]{1,253})")
 Causes = tuple[ObjectRef, ...]
 NackContext = tuple[str, str, tuple[Group, ...], int]
 """The type URL, the message, the groups of the type, and the revision that the proxy last acknowledged."""
@@ -107,9 +117,20 @@ class NackRecorder:
         revisions: dict[ObjectRef, int] = {}
         for group, resource in suspects:
             revisions.update(self._objects(group, resource))
-        changed = [ref for ref, revision in revisions.items() if revision > since] if since >= 0 else []
-        causes = sorted(changed or revisions)
+        hosts = set(_CLUSTER_HOST.findall(message[:_MAX_SEARCHED]))
+        concerned = {ref: at for ref, at in revisions.items() if hosts and self._mentions(ref, hosts)} or revisions
+        changed = [ref for ref, revision in concerned.items() if revision > since] if since >= 0 else []
+        causes = sorted(changed or concerned)
         return tuple(causes) if len(causes) <= MAX_OBJECTS else ()
+
+    def _mentions(self, ref: ObjectRef, hosts: set[str]) -> bool:
+        """Return whether a VirtualService or DestinationRule mentions one of the hosts."""
+        db, key = self._db, ObjectKey(ref.namespace, ref.name)
+        if ref.kind == VIRTUAL_SERVICE.id and (route := qualified(db, key)) is not None:
+            return not hosts.isdisjoint(_hosts(route.spec))
+        if ref.kind == DESTINATION_RULE.id and (rule := DESTINATION_RULE.get(db, key)) is not None:
+            return full_name(rule.spec.host, ref.namespace, db.settings.registry.domain) in hosts
+        return False
 
     def _resources(self, group: Group) -> Iterable[Resource]:
         node = self._db.find_node(group.fn, *group.args)
@@ -123,3 +144,13 @@ class NackRecorder:
             row = self._db.find_node(self._db.tables[reason.table].row_reader, reason.key)
             if kind is not None and not kind.per_cluster and row is not None:
                 yield ObjectRef(kind.id, reason.key.namespace, reason.key.name), row.changed_at  # type: ignore[attr-defined]
+
+
+def _hosts(spec: VirtualService) -> Iterator[str]:
+    """Yield the hosts of a VirtualService and of its destinations."""
+    yield from spec.hosts
+    routes = (rule.route for rules in (spec.http, spec.tls, spec.tcp) for rule in rules)
+    yield from (to.destination.host for route in routes for to in route if to.destination is not None)
+    for rule in spec.http:
+        yield from (rule.mirror.host,) if rule.mirror is not None else ()
+        yield from (to.destination.host for to in rule.mirrors if to.destination is not None)

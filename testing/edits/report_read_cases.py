@@ -137,12 +137,12 @@ REPORT_CASES = (
         f"{VIEWS}/tables/proxies.py proxy_namespaces Proxy.buckets", mesh(exported_service("edge")), [slot_rows(ROUTER)]
     ),
     ReadCase(
-        f"{VIEWS}/tables/nacks.py nacked_objects Refusal.buckets",
+        f"{VIEWS}/tables/nacks.py rejections Refusal.buckets",
         mesh(nack_row("one", "first")),
         [nack_row("two", "second")],
     ),
     ReadCase(
-        f"{VIEWS}/tables/nacks.py nacks_of Refusal.keys", mesh(nack_row("one", "first")), [nack_row("two", "first")]
+        f"{VIEWS}/tables/nacks.py nacks_in Refusal.keys", mesh(nack_row("one", "first")), [nack_row("two", "first")]
     ),
     *(
         ReadCase(

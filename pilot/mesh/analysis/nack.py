@@ -1,20 +1,35 @@
-"""Reports objects whose resources proxies reject, because of mistakes that only Envoy detects."""
+"""Reports configuration that proxies reject, because of mistakes that only Envoy detects."""
 
 from __future__ import annotations
 
-from pilot.config.problem import ObjectRef, Problem, Severity
+from pilot.config.problem import ObjectRef, Problem
 from pilot.derive import derived
 from pilot.mesh.analysis.check import Check
 from pilot.mesh.tables.database import Mesh
-from pilot.mesh.tables.nacks import describe_nacks, nacked_objects, nacks_of
+from pilot.mesh.tables.nacks import Rejection, describe_nacks, nacks_in, rejections
+
+_SUSPECTS = ("EnvoyFilter", "VirtualService", "HTTPRoute", "Gateway", "DestinationRule")
+"""Kinds that cause most rejections, the most likely first."""
 
 
 @derived
-def nack_problems(db: Mesh, ref: ObjectRef) -> tuple[Problem, ...]:
-    """Return a problem if proxies reject resources that are built from an object."""
-    if not (nacks := nacks_of(db, ref)):
-        return ()
-    return (Problem(code="refused", object=ref, message=describe_nacks(nacks), severity=Severity.WARNING),)
+def nack_problems(db: Mesh, rejection: Rejection) -> tuple[Problem, ...]:
+    """Return a problem with the most suspicious of the objects that the rejected resources are built from.
+
+    The message names the other objects. If no object is known, the problem has none.
+    """
+    first, *others = sorted(rejection.objects, key=_suspicion) or (ObjectRef(),)
+    text = describe_nacks(nacks_in(db, rejection))
+    also = f" (also built from {', '.join(map(_name, others))})" if others else ""
+    return (Problem(code="refused", object=first, message=text + also),)
 
 
-NACKS = Check("nack", nacked_objects, nack_problems)
+def _suspicion(ref: ObjectRef) -> int:
+    return _SUSPECTS.index(ref.kind.name) if ref.kind.name in _SUSPECTS else len(_SUSPECTS)
+
+
+def _name(ref: ObjectRef) -> str:
+    return f"{ref.kind.name} {ref.namespace}/{ref.name}"
+
+
+NACKS = Check("nack", rejections, nack_problems)

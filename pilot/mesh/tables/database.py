@@ -61,7 +61,7 @@ class Mesh(Database):
         # review is possible, the only entry is EVERY_ACCOUNT.
         self.secret_access: Table[AccountKey, bool] = Table(self, "SecretAccess")
         # Rejections by connected proxies, until the proxy accepts a response of the same type.
-        self.nacks: Table[NackKey, Nack] = Table(self, "Refusal", object=nacked_objects)
+        self.nacks: Table[NackKey, Nack] = Table(self, "Refusal", object=nacked_objects, rejection=rejection)
         # The addresses of the host names of network gateways, once resolved.
         self.resolved_hosts: Table[str, tuple[str, ...]] = Table(self, RESOLVED_HOSTS)
         # The addresses that have been allocated to hosts of ServiceEntries, in one row, keyed by ServiceEntry and host.
@@ -83,6 +83,11 @@ def proxy_type(_: str, proxy: Proxy) -> Buckets:
 
 def nacked_objects(_: NackKey, nack: Nack) -> Buckets:
     return nack.objects
+
+
+def rejection(_: NackKey, nack: Nack) -> Buckets:
+    """Return the type and the objects of a rejection. Proxies that reject the same objects share the bucket."""
+    return ((nack.type_name, nack.objects),)
 
 
 def proxy_namespace(_: str, proxy: Proxy) -> Buckets:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from pilot.config.problem import ObjectRef
 from pilot.derive import derived
@@ -13,10 +14,24 @@ from pilot.mesh.tables.database import Mesh
 _LISTED = 3
 
 
+class Rejection(NamedTuple):
+    """A resource type, and the objects that the rejected resources are derived from, as far as they are known."""
+
+    type_name: str
+    objects: tuple[ObjectRef, ...]
+
+
 @derived
-def nacked_objects(db: Mesh) -> tuple[ObjectRef, ...]:
-    """Return all objects whose resources proxies reject."""
-    return db.nacks.buckets("object")
+def rejections(db: Mesh) -> tuple[Rejection, ...]:
+    """Return the types and the objects of all rejections. Proxies that reject the same share an entry."""
+    return tuple(Rejection(*bucket) for bucket in db.nacks.buckets("rejection"))
+
+
+@derived
+def nacks_in(db: Mesh, rejection: Rejection) -> tuple[Nack, ...]:
+    """Return the rejections of a type that have the same objects, one for each proxy."""
+    keys = db.nacks.keys("rejection", tuple(rejection))
+    return tuple(nack for key in keys if (nack := db.nacks.get(key)) is not None)
 
 
 @derived

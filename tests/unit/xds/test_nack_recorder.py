@@ -12,11 +12,12 @@ import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 
 from pilot.config.group_kind import GATEWAY_API, GroupKind
-from pilot.config.problem import ObjectRef
+from pilot.config.problem import ObjectRef, Severity
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.text import cut
 from pilot.lib.xds_types import BY_SHORT_NAME
+from pilot.mesh.analysis.nack import NACKS
 from pilot.mesh.model.nack import Nack, NackKey
 from pilot.mesh.model.proxy import NodeType, Proxy
 from pilot.mesh.tables.database import Mesh
@@ -31,7 +32,7 @@ from testing.control_planes.kube_plane import Plane, running
 from testing.edits.gateway_objects import gateway_object
 from testing.kube.kube_access import until, write_kubeconfig
 from testing.mesh.clock import VirtualClock
-from testing.mesh.objects import Plain, make, pod
+from testing.mesh.objects import Plain, make, pod, world
 
 LISTENERS = "[{name: http, port: 80, protocol: HTTP}, {name: other, port: 81, protocol: HTTP}]"
 GATEWAY = f"gatewayClassName: istio, addresses: [{{type: Hostname, value: front}}], listeners: {LISTENERS}"
@@ -226,6 +227,10 @@ class ConfiguredRecorder(NackRecorder):
     def __init__(self, *follows: tuple[str, dict[str, int]]) -> None:
         self._follows = dict(follows)
 
+    def use(self, *objects: Plain) -> None:
+        """Set the objects of the mesh."""
+        self._db = world(*objects).mesh
+
     def _resources(self, group: Any) -> list[Any]:
         return [SimpleNamespace(name=name) for name in self._follows]
 
@@ -251,6 +256,42 @@ def test_causes_follow_from_named_resources_and_changes() -> None:
     assert recorder.names("no such thing", 8) == ["w", "x", "y", "z"], "nothing has changed since"
     assert [recorder.names("r1: no", since) for since in (-1, 0, 5, 6)] == [["x", "y"], ["x", "y"], ["y"], ["x", "y"]]
     assert recorder.names("r1 and r2", 6) == ["z"]
+
+
+def test_nack_naming_a_cluster_blames_only_the_objects_for_its_host() -> None:
+    route = "{{hosts: [{0}], http: [{{route: [{{destination: {{host: {1}}}}}]}}]}}"
+    recorder = ConfiguredRecorder(("r", {"own": 5, "to": 6, "mirror": 6, "other": 7}))
+    recorder.use(
+        make("VirtualService", "own", route.format("cart", "x")),
+        make("VirtualService", "to", route.format("b.com", "cart")),
+        make("VirtualService", "mirror", route.format("c.com", "x").replace("route:", "mirror: {host: cart}, route:")),
+        make("VirtualService", "other", route.format("cart.b.svc.cluster.local", "scart")),
+    )
+    message = "route: unknown cluster 'outbound|80|v3|{}.a.svc.cluster.local'"
+    assert recorder.names(message.format("cart"), -1) == ["mirror", "own", "to"]
+    assert recorder.names(message.format("cart"), 5) == ["mirror", "to"], "changed since the last ACK"
+    assert recorder.names(message.format("cart"), 6) == ["mirror", "own", "to"], "only another object has changed"
+    assert recorder.names(message.format("ghost"), -1) == ["mirror", "other", "own", "to"], "no object is for the host"
+
+
+def test_rejection_by_several_proxies_is_one_problem_with_the_most_suspicious_object() -> None:
+    rule, route_of = (
+        ObjectRef(GroupKind(KIND.group, kind), "a", "x") for kind in ("DestinationRule", "VirtualService")
+    )
+    db = Mesh()
+
+    def problems() -> list[tuple[str, str, str]]:
+        listed = [problem for key in NACKS.keys(db) for problem in NACKS.problems(db, key)]
+        assert {(problem.code, problem.severity) for problem in listed} <= {("refused", Severity.ERROR)}
+        return [(p.object.kind.name, p.object.name, p.message) for p in listed]
+
+    keys = [NackKey(name, "rds") for name in ("p", "q")]
+    db.commit([(db.nacks, key, Nack(key.proxy, "RDS", "no", (rule, route_of))) for key in keys])
+    assert problems() == [("VirtualService", "x", "p, q rejected RDS: no (also built from DestinationRule a/x)")]
+    db.commit([(db.nacks, keys[0], None), (db.nacks, keys[1], Nack("q", "LDS", "never"))])
+    assert problems() == [("", "", "q rejected LDS: never")]
+    db.commit([(db.nacks, keys[1], None)])
+    assert problems() == []
 
 
 @pytest.mark.parametrize(("resources", "objects", "count"), [(50, 20, 20), (51, 20, 0), (50, 21, 0), (1, 1, 1)])

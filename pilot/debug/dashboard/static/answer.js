@@ -1,5 +1,5 @@
 // The state of the mesh in one sentence, and what else is affected.
-import { clock, count, h, link, mark, nameOf, number, objectLink, show, span, to, toProxy } from "./dom.js";
+import { clock, count, h, link, mark, nameOf, number, objectLink, serviceLink, show, span, to, toProxy } from "./dom.js";
 
 const DAY = 86400;
 const TYPES = { cds: "clusters", eds: "endpoints", lds: "listeners", rds: "routes", sds: "secrets", ecds: "extensions", nds: "names" };
@@ -11,39 +11,55 @@ export const typesOf = (types) => types.map((type) => TYPES[type] || type).join(
 const SUSPECTS = ["EnvoyFilter", "VirtualService", "HTTPRoute", "Gateway", "DestinationRule"];
 const suspicion = (problem) => (SUSPECTS.includes(problem.kind) ? SUSPECTS.indexOf(problem.kind) : SUSPECTS.length);
 
+// Returns the objects that may have caused refusals. An object that changed only after the first refusal is not one, and if
+// the proxies' messages name hosts, only objects that configure one of them are.
+function causesOf(refused, { problems, changes }) {
+  const since = Math.min(...refused.map((row) => row.error_since || Infinity)), changedAt = new Map();
+  for (const change of changes) for (const one of change.objects) {
+    const name = `${one.kind} ${nameOf(one)}`;
+    changedAt.set(name, Math.min(changedAt.get(name) ?? Infinity, change.time));
+  }
+  const known = problems.items.filter((one) => one.code === "refused" && !(changedAt.get(`${one.kind} ${nameOf(one)}`) > since));
+  const hosts = refused.flatMap((row) => [...(row.error || "").matchAll(/(?:out|in)bound\|\d*\|[^|]*\|([\w.*-]+)/g)].map(([, host]) => host));
+  const narrowed = known.filter((one) => (one.hosts || []).some((host) => hosts.includes(host)));
+  return hosts.length ? narrowed : known;
+}
+
 // Returns findings, worst first: {level, parts, href}. `parts` are texts and links.
 export function findings(state, now) {
   const { fleet, problems, certificates, mesh, changes } = state, found = [];
   const refused = fleet.unhealthy.filter((row) => row.state === "refused"), stale = fleet.unhealthy.filter((row) => row.state === "stale");
-  const errors = problems.items.filter((problem) => problem.severity === "error");
+  const errors = problems.items.filter((problem) => problem.severity === "error" && problem.code !== "refused");
+  const mistakes = problems.counts.errors - problems.items.filter((problem) => problem.code === "refused").length;
   if (fleet.refused) {
     const types = [...new Set(refused.flatMap((row) => row.error_types))], since = Math.min(...refused.map((row) => row.error_since || now));
-    const causes = problems.items.filter((problem) => problem.code === "refused").sort((a, b) => suspicion(a) - suspicion(b)), cause = causes[0];
+    const causes = causesOf(refused, state).sort((a, b) => suspicion(a) - suspicion(b)), cause = causes[0];
     const who = fleet.refused === 1 && refused[0] ? link(toProxy(refused[0].id), "1 proxy") : link(to("proxies") + "?state=refused", count(fleet.refused, "proxy", "proxies"));
     const place = cause && errors.find((problem) => problem.kind === cause.kind && nameOf(problem) === nameOf(cause) && problem.path);
-    found.push({ level: "bad", parts: [who, ` ${fleet.refused === 1 ? "refuses its" : "refuse their"} ${typesOf(types)} since ${clock(since)}`, cause ? [", because of ", objectLink(cause, place?.path), place ? [" ", h("code", {}, place.path)] : "", causes.length > 1 ? [" or ", causes.length > 2 ? link(to("problems") + "?severity=warning", `${causes.length - 1} others`) : objectLink(causes[1])] : ""] : "", "."] });
+    found.push({ level: "bad", parts: [who, ` ${fleet.refused === 1 ? "rejects its" : "reject their"} ${typesOf(types)} since ${clock(since)} (${span(now - since)})`, cause ? [", because of ", objectLink(cause, place?.path), place ? [" ", h("code", {}, place.path)] : "", causes.length > 1 ? [" or ", causes.length > 2 ? link(to("problems") + "?severity=error", `${causes.length - 1} others`) : objectLink(causes[1])] : ""] : "", "."] });
   }
-  if (problems.counts.errors) {
+  if (mistakes > 0) {
     const first = errors[0];
-    const parts = problems.counts.errors === 1 && first
+    const parts = mistakes === 1 && first
       ? [first.kind ? objectLink(first, first.path) : h("b", {}, first.file || "A file"), " has an error", first.path ? [" at ", h("code", {}, first.path)] : "", `: ${first.message}.`]
-      : [link(to("problems") + "?severity=error", count(problems.counts.errors, "error")), " in configuration objects, the first in ", first?.kind ? objectLink(first, first.path) : first?.file || "a file", "."];
+      : [link(to("problems") + "?severity=error", count(mistakes, "error")), " in configuration objects, the first in ", first?.kind ? objectLink(first, first.path) : first?.file || "a file", "."];
     found.push({ level: "bad", parts });
   }
   if (fleet.stale) {
     const first = stale[0];
     const parts = [`${number(fleet.proxies - fleet.stale - fleet.refused)} of ${count(fleet.proxies, "proxy is", "proxies are")} up to date; `];
-    if (fleet.stale === 1 && first) parts.push(link(toProxy(first.id), proxyName(first)), ` has not answered for ${span(now - first.waits_since)}.`);
-    else parts.push(link(to("proxies") + "?state=stale", count(fleet.stale, "proxy", "proxies")), ` have not answered${first ? `, the first for ${span(now - first.waits_since)}` : ""}.`);
+    if (fleet.stale === 1 && first) parts.push(link(toProxy(first.id), proxyName(first)), ` has not acknowledged its configuration for ${span(now - first.waits_since)}.`);
+    else parts.push(link(to("proxies") + "?state=stale", count(fleet.stale, "proxy", "proxies")), ` have not acknowledged theirs${first ? `, the first for ${span(now - first.waits_since)}` : ""}.`);
     found.push({ level: "warn", parts });
   }
   const ended = certificates.filter((one) => one.ends < now), ending = certificates.filter((one) => one.ends >= now && one.ends < now + 7 * DAY);
-  if (ended.length) found.push({ level: "bad", parts: [certificatesLink(ended), ` ended${ended.length === 1 ? ` ${span(now - ended[0].ends)} ago` : ""}.`] });
-  if (ending.length) found.push({ level: "warn", parts: [certificatesLink(ending), ending.length === 1 ? ` ends in ${span(ending[0].ends - now)}.` : ` end within a week, the first in ${span(Math.min(...ending.map((one) => one.ends)) - now)}.`] });
+  if (ended.length) found.push({ level: "bad", parts: [certificatesLink(ended), ` expired${ended.length === 1 ? ` ${span(now - ended[0].ends)} ago` : ""}.`] });
+  if (ending.length) found.push({ level: "warn", parts: [certificatesLink(ending), ending.length === 1 ? ` expires in ${span(ending[0].ends - now)}.` : ` expire within a week, the first in ${span(Math.min(...ending.map((one) => one.ends)) - now)}.`] });
   const unready = (mesh?.namespaces || []).filter((one) => one.unready);
   if (unready.length) {
     const total = unready.reduce((sum, one) => sum + one.unready, 0);
-    found.push({ level: "warn", parts: [`${count(total, "service has", "services have")} no ready endpoint, in `, listed(unready.map((one) => link(to("namespace", one.name), one.name))), "."] });
+    const host = unready.length === 1 && total === 1 ? unready[0].unready_host : "";
+    found.push(host ? { level: "warn", parts: [serviceLink({ namespace: unready[0].name, host }), ` in ${unready[0].name} has no ready endpoint.`] } : { level: "warn", parts: [`${count(total, "service has", "services have")} no ready endpoint, in `, listed(unready.map((one) => link(to("namespace", one.name), one.name))), "."] });
   }
   const current = changes.find((change) => !change.done && change.proxies > (change.acknowledged || 0));
   if (current && !fleet.stale) found.push({ level: "busy", parts: [link(to("changes"), "A change"), ` is being delivered: ${number(current.acknowledged || 0)} of ${number(current.proxies)} proxies have it.`] });
@@ -84,8 +100,8 @@ export function drawTiles(element, state) {
     tile(to("proxies"), number(fleet.proxies), "proxies", fleet.refused ? "bad" : fleet.stale ? "warn" : "", unsynced ? `${number(unsynced)} not up to date` : fleet.waiting ? `${number(fleet.waiting)} being updated` : fleet.proxies ? "up to date" : "none connected"),
     tile(to("problems"), number(problems.counts.errors), problems.counts.errors === 1 ? "error" : "errors", problems.counts.errors ? "bad" : "", other),
     tile(to("changes"), changes.length ? clock(changes[0].time) : "–", "last change", "", changes.length ? changeName(changes[0]) : ""),
-    tile(to("certificates"), soon ? number(soon) : number(certificates.length), "certificates", soon ? "warn" : "", soon ? "ended or end soon" : "valid for 7 days"),
-    tile(to("load"), `${Math.round(100 * state.cpu)} %`, "CPU", "", "load of the last hour"),
+    tile(to("certificates"), soon ? number(soon) : number(certificates.length), "certificates", soon ? "warn" : "", soon ? "expired or expiring soon" : "valid for 7 days"),
+    tile(to("load"), `${Math.round(100 * state.cpu)}%`, "CPU", "", "load of the last hour"),
   );
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import ssl
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
@@ -29,11 +30,25 @@ def listen_error(address: Address, error: OSError | RuntimeError) -> StartError:
     is_in_use = not isinstance(error, OSError) or error.errno == errno.EADDRINUSE
     if is_in_use and (owner := find_port_owner(address.port)):
         return StartError(f"cannot listen on {place}: address already in use by {owner}; stop it, or use another port")
+    if isinstance(error, RuntimeError):
+        error = _bind_error(address) or error  # gRPC does not say why it cannot listen
     reason = (isinstance(error, OSError) and error.strerror) or str(error)
     if isinstance(error, OSError) and (error.errno or 0) > 0:
         reason = os.strerror(error.errno or 0)  # asyncio repeats the address in its own text
+    if isinstance(error, OSError) and error.errno == errno.EADDRNOTAVAIL:
+        reason = "this machine does not have the address"
     hint = "; ports below 1024 require root" if isinstance(error, PermissionError) else ""
     return StartError(f"cannot listen on {place}: {reason}{hint}")
+
+
+def _bind_error(address: Address) -> OSError | None:
+    """Return why a socket cannot listen on an address, or None if it can."""
+    try:
+        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        socket.create_server((address.host, address.port), family=family).close()
+    except OSError as error:
+        return error
+    return None
 
 
 class HttpPort:

@@ -234,8 +234,10 @@ def _network_errors(path: str) -> Any:
     except KubeError:
         raise
     except aiohttp.ClientConnectorError as error:
-        is_certificate = isinstance(error, aiohttp.ClientConnectorCertificateError)
-        reason = str(error.certificate_error) if is_certificate else _reason(error.os_error)
+        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+            reason = getattr(error.certificate_error, "verify_message", "") or str(error.certificate_error)
+        else:
+            reason = _reason(error.os_error)
         raise Unreachable(f"cannot connect to the API server {error.host}:{error.port}: {reason}") from error
     except aiohttp.ServerDisconnectedError as error:
         raise Unreachable(f"{path}: the server closed the connection without a response") from error

@@ -148,4 +148,5 @@ def _read(path: str) -> EnvoyDump:
         with click.open_file(path, encoding="utf-8") as file:
             return read_dump(file.read(), path)
     except (OSError, UnicodeError) as error:
-        raise CommandError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+        reason = getattr(error, "strerror", None) or "not a text in UTF-8"
+        raise CommandError(f"cannot read {path}: {reason}") from error

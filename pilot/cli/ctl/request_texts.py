@@ -11,7 +11,7 @@ _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _DOMAIN = r"[^/\s:]+"
 
 
-class RequestText(click.ParamType):
+class RequestText(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.5
     """Text that matches `pattern`. `expected` describes such texts to users."""
 
     name = "text"

@@ -114,7 +114,7 @@ def test_error_names_the_flag_and_the_reason() -> None:
     )
     unassigned = OSError(errno.EADDRNOTAVAIL, "error while attempting to bind on address ('10.0.0.1', 80): no")
     assert str(listen_error(Address("10.0.0.1", 80), unassigned)) == (
-        "cannot listen on 10.0.0.1:80: Cannot assign requested address"
+        "cannot listen on 10.0.0.1:80: this machine does not have the address"
     )
 
 
@@ -123,3 +123,9 @@ async def test_occupied_grpc_address_aborts_the_start(journal: list[Any]) -> Non
     with pytest.raises(StartError, match=r"^cannot listen on 127.0.0.1:1: Failed to bind$"):
         await GrpcPort(server, Address("127.0.0.1", 1), (), DRAIN_TIME).start()
     assert journal == []
+
+
+def test_grpc_error_names_the_reason() -> None:
+    assert str(listen_error(Address("192.0.2.1", 0), RuntimeError("Failed to bind"))) == (
+        "cannot listen on 192.0.2.1:0: this machine does not have the address"
+    )

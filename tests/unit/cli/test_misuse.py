@@ -480,6 +480,15 @@ MISTAKES = [
         1,
         "spec.profile: unknown profile demoo; did you mean demo?; available: ambient, default, demo, empty, minimal, openshift, openshift-ambient, preview, remote, stable",
     ),
+    (
+        "pilotctl profile dump default -p components.pilto",
+        1,
+        "the path components.pilto has no value; did you mean pilot?",
+    ),
+    ("pilotctl proxy-config clusters --file latin.json", 1, "cannot read latin.json: not a text in UTF-8"),
+    ("pilotctl kube-inject -f latin.json", 1, "cannot read latin.json: not a text in UTF-8"),
+    ("pilotctl manifest generate -f latin.json", 1, "cannot read latin.json: not a text in UTF-8"),
+    ("pilotctl validate -f latin.yaml", 1, '"latin.yaml" is not valid:\n  * line 1: not a text in UTF-8'),
     ("pilotctl profile dump default -p components.nosuch", 1, "the path components.nosuch has no value"),
     (
         "pilotctl install --readiness-timeout soon -c nowhere",
@@ -516,6 +525,16 @@ MISTAKES = [
         "pilotctl tag list -c down.yaml",
         1,
         "cannot connect to the API server 127.0.0.1:1: Connection refused",
+    ),
+    (
+        "pilotctl proxy-config log --envoy OTHER --level htp:debug",
+        1,
+        "the Envoy at http://OTHER rejected /logging?htp=debug: error: unknown logger name",
+    ),
+    (
+        "pilotctl admin log --level ads:debug --controlz OTHER",
+        1,
+        "http://OTHER is not ControlZ: it has no log scopes; --controlz sets its address",
     ),
     ("pilotctl admin log --level ads=debug", 2, "--level 'ads=debug': use 'ads:debug'"),
     (
@@ -603,12 +622,23 @@ MISTAKES = [
 
 
 class OtherServer(http.server.BaseHTTPRequestHandler):
-    """A server that responds to every request with a JSON object."""
+    """A server that responds to every request with a JSON object, or refuses it as Envoy or ControlZ does."""
 
     def do_GET(self) -> None:
         self.send_response(200)
         self.end_headers()
         self.wfile.write(b'{"message": "hello"}')
+
+    def do_POST(self) -> None:
+        self._refuse(400, b"error: unknown logger name\n\nusage: /logging?<name>=<level>\n")
+
+    def do_PUT(self) -> None:
+        self._refuse(404, b"404 page not found\n")
+
+    def _refuse(self, status: int, text: bytes) -> None:
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(text)
 
     def log_message(self, *_: object) -> None:
         pass
@@ -658,6 +688,8 @@ def test_message_names_the_cause_and_the_fix(
     for name, text in FILES.items():
         pathlib.Path(name).parent.mkdir(exist_ok=True)
         pathlib.Path(name).write_text(text.replace("OTHER", other))
+    for name in ("latin.json", "latin.yaml"):
+        pathlib.Path(name).write_bytes(b"caf\xe9: a")
     program, *words = shlex.split(command.replace("OTHER", other).replace("GRPC", grpc))
     assert import_module(f"pilot.cli.{program.replace('-', '_')}").main(words) == status
     error = capsys.readouterr().err.replace(other, "OTHER").replace(grpc, "GRPC")

@@ -79,7 +79,9 @@ def _text(name: str, is_last: bool) -> str:
     try:
         return Path(name).read_text("utf-8")
     except (OSError, UnicodeError) as error:
-        raise CommandError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from error
+        raise CommandError(
+            f"cannot read {name}: {getattr(error, 'strerror', None) or 'not a text in UTF-8'}"
+        ) from error
 
 
 def read_installation(settings: dict[str, Any], force: bool, platform: str = "") -> Installation:

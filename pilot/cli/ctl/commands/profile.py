@@ -15,6 +15,7 @@ from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.commands.manifest import operator_options, read_settings
 from pilot.cli.ctl.object_diff import text_difference
 from pilot.cli.ctl.output import write
+from pilot.lib.suggestion import did_you_mean
 
 
 @click.group()
@@ -62,7 +63,10 @@ def dump(name: str | None, path: str, force: bool, **where: Any) -> None:
         raise CommandError(str(error)) from error
     value = value_at(merged, f"spec.{path}") if path else merged
     if value is None:
-        raise CommandError(f"the path {path} has no value")
+        outer, _, name = f"spec.{path}".rpartition(".")
+        parent = value_at(merged, outer)
+        suggestion = did_you_mean(name, parent) if isinstance(parent, dict) else ""
+        raise CommandError(f"the path {path} has no value{suggestion}")
     write(yaml_text(value).rstrip("\n"))
 
 

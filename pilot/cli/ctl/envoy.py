@@ -149,6 +149,9 @@ def request_admin(address: str, page: str, method: str = "GET") -> str:
         raise CommandError(f"cannot reach the Envoy at {url}: {error}") from error
     if response.status != 200:
         path = page.partition("?")[0]
+        reason = response.text.strip().partition("\n")[0]
+        if response.status == 400 and reason:
+            raise CommandError(f"the Envoy at {url} rejected /{page}: {reason}")
         raise CommandError(
             f"{url}/{path} returned {response.status} {response.reason}; --envoy takes Envoy's admin address, "
             f"port {ADMIN_PORT} by default"

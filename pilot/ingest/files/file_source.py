@@ -164,8 +164,9 @@ class FileSource:
         try:
             os.stat(self.folder)  # if the top folder is missing, keep its objects until it is back
         except OSError as fault:
-            _log.error("cannot scan %s; its last valid objects stay in force: %s", printable_path(top), fault)
-            return []
+            if self.folder not in self._unreadable_folders:
+                _log.error("cannot scan %s; its last valid objects stay in force: %s", printable_path(top), fault)
+            return self._note_faults(self.folder, {self.folder: fault})
         faults: dict[str, OSError] = {}
         signatures = (
             {} if top != self.folder and folders.is_linked(top, self.folder) else dict(folders.scan(top, faults))

@@ -23,16 +23,25 @@ def label_sets(db: Mesh, namespace: str) -> frozenset[Labels]:
 
 @derived
 def has_workloads(db: Mesh) -> bool:
-    """Return whether the labels of any workload are known.
+    """Return whether the labels of any workload or router are known.
 
     Files usually contain no Pods. Without them, a selector that matches nothing is not a mistake.
     """
-    return bool(pod_namespaces(db) or entry_namespaces(db) or _connected_routers(db))
+    return _has_pods_or_entries(db) or bool(_connected_routers(db))
+
+
+def _has_pods_or_entries(db: Mesh) -> bool:
+    return bool(pod_namespaces(db) or entry_namespaces(db))
 
 
 def check_selector(db: Mesh, namespace: str, labels: Mapping[str, str]) -> Problems:
-    """Yield a problem if no workload in the namespace has all the labels. An empty selector matches every workload."""
-    if labels and has_workloads(db) and not any(labels.items() <= have for have in label_sets(db, namespace)):
+    """Yield a problem if no workload in the namespace has all the labels. An empty selector matches every workload.
+
+    Connected routers without Pods do not count as knowledge of workloads, because sidecars may have no Pods either.
+    """
+    if not labels or not _has_pods_or_entries(db):
+        return
+    if not any(labels.items() <= have for have in (*label_sets(db, namespace), *router_labels(db, namespace))):
         message = f"no workload in namespace {namespace} has the labels {format_labels(labels)}"
         yield warning("selector-without-workloads", "", message)
 

@@ -482,3 +482,27 @@ def test_problems_above_the_limit_are_summarised_per_file(caplog: pytest.LogCapt
     assert len(store) == 2 * MAX_REPORTED + 5
     store.replace(("files", "b.yaml"), problems[1:])
     assert len(reported) == 2 * MAX_REPORTED
+
+
+def test_moved_configuration_folder_is_a_problem_until_it_is_back(tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "config"
+    folder.mkdir()
+    (folder / "a.yaml").write_text(service("a"))
+    files = ConfigFolder(folder)
+    folder.rename(tmp_path / "away")
+    files.source.rescan()
+    files.settle()
+    assert (files.services, [(p.code, p.file, p.message) for p in files.problems]) == (
+        {"a": 80},
+        [
+            (
+                "unreadable-folder",
+                str(folder),
+                "No such file or directory; the last valid objects of its files stay in force",
+            )
+        ],
+    )
+    (tmp_path / "away").rename(folder)
+    files.source.rescan()
+    files.settle()
+    assert (files.services, files.codes) == ({"a": 80}, [])

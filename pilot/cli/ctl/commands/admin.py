@@ -46,6 +46,9 @@ def admin() -> None:
 @with_output
 def log(level: str, stack_trace_level: str, reset: bool, controlz: str) -> CommandResult:
     """Set log levels, if any are given, and list all log scopes with their levels."""
+    for flag, levels in (("--level", level), ("--stack-trace-level", stack_trace_level)):
+        if "=" in levels:
+            raise click.UsageError(f"{flag} {levels!r}: use {levels.replace('=', ':')!r}")
     site = _Site(controlz)
     if reset:
         for state in site.scopes():
@@ -93,6 +96,8 @@ class _Site:
             ) from error
         if response.status >= 400:
             text = response.text.strip()
+            if text == "404 page not found":
+                raise CommandError(f"{self._address} is not ControlZ: it has no log scopes; {_HINT}")
             raise CommandError(
                 text
                 if fields is not None and text and "<" not in text

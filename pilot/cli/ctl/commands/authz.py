@@ -10,7 +10,7 @@ import click
 
 from pilot.cli.ctl.client import CommandError, PageClient
 from pilot.cli.ctl.command import with_client, with_output
-from pilot.cli.ctl.completions import complete_proxies
+from pilot.cli.ctl.completions import complete_namespaces, complete_proxies
 from pilot.cli.ctl.output import CommandResult, TextTable
 from pilot.cli.ctl.request_texts import CLAIM, HEADER, HOST, METHOD, NAMESPACE, PATH, PRINCIPAL, SERVER_NAME
 
@@ -25,6 +25,9 @@ def authz() -> None:
 
 @authz.command()
 @click.argument("proxy", shell_complete=complete_proxies)
+@click.option(
+    "-n", "--namespace", "proxy_namespace", default="", help="namespace of PROXY", shell_complete=complete_namespaces
+)
 @click.option("--method", type=METHOD, metavar="GET", help="HTTP method (default GET)")
 @click.option("--path", type=PATH, metavar="/x", help="path after path normalization (default /)")
 @click.option("--host", type=HOST, metavar="NAME", help="Host header")
@@ -71,14 +74,15 @@ def authz() -> None:
 @click.option("--tcp", is_flag=True, default=None, help="evaluate a TCP connection instead of an HTTP request")
 @with_output
 @with_client
-def check(client: PageClient, proxy: str, **attributes: Any) -> CommandResult:
+def check(client: PageClient, proxy: str, proxy_namespace: str, **attributes: Any) -> CommandResult:
     """List the AuthorizationPolicies of a workload. If options describe a request, evaluate it and report the deciding
     policy.
 
     PROXY is POD.NAMESPACE or part of it.
     """
     call = _request_attributes(**attributes)
-    page = client.get("authz", proxyID=proxy, **({"request": json.dumps(call)} if call else {}))
+    query = {"namespace": proxy_namespace} if proxy_namespace else {}
+    page = client.get("authz", proxyID=proxy, **query, **({"request": json.dumps(call)} if call else {}))
     return CommandResult(page, _parts(page, bool(call)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from testing.mesh.objects import world
+from testing.mesh.objects import make, world
 from testing.mesh.problems import problems_of
 from testing.mesh.world import proxy, rows_of
 from testing.security.credentials import tls_secret
@@ -51,4 +51,12 @@ def test_second_certificate_for_a_host_of_a_router_is_reported() -> None:
     assert (problem.code, problem.object.name, problem.path) == ("gateway-conflict", "other", "spec.servers[0]")
     assert "x.com" in problem.message
     harness.set(rows_of([gw("y.com", HTTPS, tls="mode: SIMPLE, credentialName: other", name="other")]))
+    assert problems_of(harness) == ()
+
+
+def test_selectors_are_not_compared_with_routers_alone() -> None:
+    policy = make("AuthorizationPolicy", "p", "{selector: {matchLabels: {app: web}}}")
+    harness = world(policy)
+    harness.connect(proxy("router", "edge-0", "a", "10.1.0.9", {"istio": "ingress"}))
+    harness.connect(proxy("sidecar", "web-0", "a", "10.1.0.8", {"app": "web"}))
     assert problems_of(harness) == ()

@@ -102,9 +102,9 @@ def decide(policies: list[Evaluated]) -> tuple[str, str]:
     allowing = [p for p in in_force if p.action == "ALLOW"]
     allowed = next((p for p in allowing if p.met), None)
     if allowing and allowed is None:
-        return "denied", "the only ALLOW policy has no matching rule" if len(
-            allowing
-        ) == 1 else f"none of the {len(allowing)} ALLOW policies has a matching rule"
+        if len(allowing) == 1:
+            return "denied", f"{allowing[0]} is the only ALLOW policy, and none of its rules matches"
+        return "denied", f"none of the {len(allowing)} ALLOW policies has a matching rule"
     if delegating is not None:
         return (
             "asked",

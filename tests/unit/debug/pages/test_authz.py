@@ -76,7 +76,11 @@ ROWS = [
         {"principal": CALLER.replace("cluster.local", "old.td")},
         ("allowed", "AuthorizationPolicy a/callers matches with rule 0"),
     ),
-    ((ALLOW_CALLER,), {"path": "/"}, ("denied", "the only ALLOW policy has no matching rule")),
+    (
+        (ALLOW_CALLER,),
+        {"path": "/"},
+        ("denied", "AuthorizationPolicy a/callers is the only ALLOW policy, and none of its rules matches"),
+    ),
     (
         (ALLOW_CALLER, DENY_X),
         {"principal": CALLER, "path": "/x/y"},
@@ -89,8 +93,16 @@ ROWS = [
         ("asked", "AuthorizationPolicy a/asks delegates to the external authorizer judge with rule 0"),
     ),
     ((DELEGATING, DENY_X), {"path": "/x"}, ("denied", "AuthorizationPolicy a/no-x matches with rule 0")),
-    ((DELEGATING, ALLOW_CALLER), {"path": "/vip"}, ("denied", "the only ALLOW policy has no matching rule")),
-    ((policy("none", ""),), {"path": "/"}, ("denied", "the only ALLOW policy has no matching rule")),
+    (
+        (DELEGATING, ALLOW_CALLER),
+        {"path": "/vip"},
+        ("denied", "AuthorizationPolicy a/callers is the only ALLOW policy, and none of its rules matches"),
+    ),
+    (
+        (policy("none", ""),),
+        {"path": "/"},
+        ("denied", "AuthorizationPolicy a/none is the only ALLOW policy, and none of its rules matches"),
+    ),
     ((policy("tried", to_operation("paths: [/]", "DENY"), "{istio.io/dry-run: 'true'}"),), {"path": "/"}, NO_POLICY),
     (
         (policy("ns", from_source("namespaces: [b]")),),

@@ -16,9 +16,11 @@ from pilot.cli.ctl.completions import complete_namespaces, complete_proxies, com
 from pilot.cli.ctl.envoy import set_levels
 from pilot.cli.ctl.envoy_admin import open_admin
 from pilot.cli.ctl.output import CommandResult, TextTable
-from pilot.cli.ctl.proxy import ProxyTarget, find_client, with_proxy
+from pilot.cli.ctl.proxy import ProxyTarget, find_client, find_status, with_proxy
 from pilot.cli.ctl.tables import clusters, endpoints, extensions, listeners, routes, secrets
 from pilot.cli.ctl.tables.filters import Filters
+from pilot.lib.text import one_line
+from pilot.lib.xds_types import BY_SHORT_NAME
 
 # Resource type and table module of each subcommand
 KINDS: dict[str, tuple[str, ModuleType]] = {
@@ -115,7 +117,21 @@ def _add(name: str, short_type: str, table_module: ModuleType) -> None:
             )
         selection = table_module.select(resources, filters) if any(filters) else resources
         nothing = f"None of the {len(resources)} {name} matches." if resources else NOTHING
+        notes += _delivery(target, short_type)
         return CommandResult(selection, [heading, *notes, *_table(selection, table_module, nothing)])
+
+
+def _delivery(target: ProxyTarget, short_type: str) -> list[str]:
+    """Return a line if the proxy has rejected or not acknowledged the shown resources of the control plane."""
+    if target.envoy is not None:
+        return []
+    resources = find_status(target.client, target.name, target.namespace).get("resources", {})
+    resource = resources.get(BY_SHORT_NAME[short_type], {})
+    sent = f"Sent at {resource.get('sentTime', 'an unknown time')}"
+    if resource.get("lastError"):
+        return [one_line(f"{sent}; REJECTED by the proxy, so not in force: {resource['lastError']}")]
+    is_stale = bool(resource.get("sent")) and resource["sent"] != resource.get("acked")
+    return [f"{sent}; not acknowledged, so it may not be in force"] if is_stale else []
 
 
 def _with_filters(names: Collection[str]) -> Callable[[Function], Function]:

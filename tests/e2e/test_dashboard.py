@@ -13,6 +13,7 @@ from aiohttp.test_utils import TestServer
 from pilot.config.group_kind import NETWORKING, GroupKind
 from pilot.config.problem import ObjectRef, Problem
 from pilot.debug.application import application
+from pilot.debug.changes import ChangedObject
 from pilot.debug.dashboard import routes, stream
 from pilot.debug.sources import Sources
 from testing.mesh.debug_server import FakeWatch, sources
@@ -76,9 +77,14 @@ def mesh_sources() -> Sources:
 
 
 @pytest.fixture
-async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TestServer]:
+def mesh() -> Sources:
+    return mesh_sources()
+
+
+@pytest.fixture
+async def server(mesh: Sources, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TestServer]:
     monkeypatch.setattr(stream, "SECONDS", 0.2)
-    async with TestServer(application(mesh_sources())) as running:
+    async with TestServer(application(mesh)) as running:
         yield running
 
 
@@ -102,13 +108,19 @@ async def headline(page: Any) -> str:
 
 
 async def test_page_answers_first_and_leads_to_the_proxy(page: Any) -> None:
-    assert "1 proxy refuses its listeners since" in await headline(page)
+    assert "1 proxy rejects its listeners since" in await headline(page)
     assert "because of VirtualService b/r" in await headline(page)
     await page.click(".headline a")
     await page.wait_for_selector("h2:has-text('web-0.a')")
     assert HOSTILE in await page.inner_text("#view")  # as text
     assert await page.title() != "hacked"
     await page.click("#view a:has-text('web')")
+
+
+async def test_objects_that_changed_after_a_refusal_are_not_its_cause(page: Any, mesh: Sources) -> None:
+    mesh.changes.record(7, [ChangedObject("update", ROUTE.kind.group, "VirtualService", "b", "r", "")], 1, 0, 0)
+    await page.wait_for_selector("#tiles:has-text('VirtualService b/r')")
+    assert "because of" not in await headline(page)
 
 
 async def test_namespace_service_and_back(page: Any) -> None:
@@ -192,6 +204,67 @@ async def test_details_of_a_box_come_into_sight_on_a_phone(page: Any) -> None:
     await page.wait_for_selector("#detail h2:has-text('Namespace b')")
     top = await page.evaluate("document.querySelector('#detail').getBoundingClientRect().top")
     assert 0 <= top < 300
+
+
+@pytest.mark.parametrize("view", ["#/proxies", "#/proxy/"], ids=["the list of proxies", "the resources of a proxy"])
+async def test_filter_holds_what_is_typed_slowly(page: Any, view: str) -> None:
+    if "proxy/" in view:
+        await page.click(".headline a")
+        await page.click("nav[aria-label=Resources] a:has-text('listeners')")
+    else:
+        await page.evaluate(f"location.hash = '{view}'")
+    field = page.locator("#view input[type=search]")
+    await field.click()
+    await page.keyboard.type("payments", delay=260)
+    await page.wait_for_selector("#view .none")
+    assert await field.input_value() == "payments"
+
+
+async def test_checked_access_and_its_inputs_outlive_refreshes(page: Any, mesh: Sources) -> None:
+    await page.evaluate("location.hash = '#/service/a/front.a.svc.cluster.local'")
+    await page.click("summary:has-text('Check access')")
+    await page.fill("#try-account", "a/front")
+    await page.click("button:has-text('Check access')")
+    await page.wait_for_selector("[role=status]:has-text('Evaluated for')")
+    await page.focus("#try-method")
+    await refresh(page, mesh, "a", "front")
+    assert "Evaluated for" in await page.inner_text("#detail [role=status]")
+    assert await page.input_value("#try-account") == "a/front"
+    assert await page.evaluate("document.activeElement.id") == "try-method"
+
+
+async def test_selected_text_outlives_refreshes(page: Any, mesh: Sources) -> None:
+    await page.evaluate("location.hash = '#/service/a/web.a.svc.cluster.local'")
+    await page.wait_for_selector("#detail h2:has-text('web')")
+    await page.dblclick("#detail h2", position={"x": 8, "y": 8})
+    await refresh(page, mesh, "a", "web")
+    assert await page.evaluate("getSelection().toString()") == "web"
+
+
+async def refresh(page: Any, mesh: Sources, namespace: str, name: str) -> None:
+    """Record a change of a service, and wait until its view shows the change."""
+    mesh.changes.record(7, [ChangedObject("update", "", "Service", namespace, name, "refreshed.yaml")], 1, 0, 0)
+    await page.wait_for_selector("#detail:has-text('refreshed.yaml')", timeout=10_000)
+
+
+async def test_skip_link_leads_to_the_content_of_the_same_view(page: Any) -> None:
+    await page.click("[data-place='namespace b']")
+    await page.wait_for_selector("#detail h2:has-text('Namespace b')")
+    url = page.url
+    await page.focus(".skip")
+    await page.keyboard.press("Enter")
+    assert page.url == url
+    assert await page.evaluate("document.activeElement.textContent") == "Namespace b"
+
+
+async def test_view_that_is_opened_has_the_focus(page: Any) -> None:
+    await page.keyboard.press("/")
+    await page.keyboard.type("ledger")
+    await page.wait_for_selector("#results a")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector("#detail h2:focus:has-text('ledger')")
+    await page.keyboard.press("Tab")
+    assert await page.evaluate("document.querySelector('#detail').contains(document.activeElement)")
 
 
 async def test_banner_says_how_old_the_page_is(page: Any, server: TestServer) -> None:

@@ -6,9 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
+import msgspec
+
 from pilot.config.kinds.istio import AUTHORIZATION_POLICY, DESTINATION_RULE, VIRTUAL_SERVICE
 from pilot.config.object import Object, ObjectKey
-from pilot.config.problem import ObjectRef, Problem
+from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.config.security.authorization_policy import AuthorizationPolicy, Rule, Source, dry_run
 from pilot.debug.sources import Sources
 from pilot.derive import derived
@@ -34,6 +36,8 @@ WITHOUT_ENDPOINTS = frozenset({Resolution.PASSTHROUGH, Resolution.ALIAS, Resolut
 """Resolutions of services that have no endpoints of their own."""
 MAX_ACCOUNTS, MAX_REFS = 5, 8
 """Maximum number of service accounts of a service, and of objects of a link."""
+_FAILING = frozenset({"destination-not-found", "subset-not-found"})
+"""Codes of warnings about objects that are valid, but make requests fail."""
 _MESH = "mesh"
 _BY_NAME = frozenset({"Service", "ServiceEntry", "VirtualService", "DestinationRule"})
 
@@ -124,12 +128,26 @@ class MeshContext(NamedTuple):
     proxies: Mapping[str, int]
 
 
+def shown_problem(problem: Problem) -> Problem:
+    """Return a problem with the severity that it has on the dashboard: it is an error if it makes requests fail."""
+    is_failing = problem.code in _FAILING and problem.severity is Severity.WARNING
+    return msgspec.structs.replace(problem, severity=Severity.ERROR) if is_failing else problem
+
+
 def problem_hosts(sources: Sources, problem: Problem) -> tuple[str, ...]:
-    """Return the hosts that an object with a problem configures, as far as they are known."""
+    """Return the hosts that an object with a problem configures, as far as they are known.
+
+    If a route makes requests fail, return the hosts and the gateways ("gateway NAMESPACE/NAME") of these requests, and
+    the destination that is missing.
+    """
     db, ref = sources.db, problem.object
     key = ObjectKey(ref.namespace, ref.name)
     if ref.kind == VIRTUAL_SERVICE.id:
-        return tuple(dict.fromkeys(link.target for link in links_of_route(db, key)))
+        links = links_of_route(db, key)
+        if problem.code not in _FAILING:
+            return tuple(dict.fromkeys(link.target for link in links))
+        words = frozenset(problem.message.split())
+        return tuple(dict.fromkeys([*(x.source for x in links), *(x.target for x in links if x.target in words)]))
     if ref.kind == DESTINATION_RULE.id and (row := DESTINATION_RULE.get(db, key)) is not None:
         return (full_name(row.spec.host, ref.namespace, db.settings.registry.domain),)
     return ()
@@ -162,6 +180,8 @@ def show_graph(graph: MeshGraph, around: MeshContext, opened: str) -> dict[str, 
         )
         namespace["count"] += 1
         namespace["unready"] += facts.is_unready
+        if facts.is_unready:
+            namespace.setdefault("unready_host", facts.host)
         if facts.namespace == opened:
             namespace["services"].append(facts.plain(health.of_service(facts)))
     for name, namespace in namespaces.items():
@@ -215,7 +235,9 @@ class _Health:
 
     def of_gateway(self, key: ObjectKey) -> dict[str, int]:
         problems = {
-            level: self._by_object["Gateway", key.namespace, key.name, level] for level in ("errors", "warnings")
+            level: self._by_object["Gateway", key.namespace, key.name, level]
+            + self._by_host[f"gateway {key.namespace}/{key.name}", level]
+            for level in ("errors", "warnings")
         }
         return problems | {state: self._by_gateway[key, state] for state in ("refused", "stale")}
 

@@ -18,7 +18,7 @@ from pilot.debug.dashboard.fleet import list_proxies
 from pilot.debug.dashboard.mesh import show_graph
 from pilot.debug.dashboard.object_answer import describe_object
 from pilot.debug.dashboard.proxy_answer import describe_proxy, list_resources, show_resource
-from pilot.debug.dashboard.search import search
+from pilot.debug.dashboard.search import MOST, MOST_IN_FULL, search
 from pilot.debug.dashboard.service_answer import describe_service
 from pilot.debug.dashboard.stream import EventStream
 from pilot.debug.page import Query, Refused
@@ -114,7 +114,8 @@ class Dashboard:
         return await self._stream.traffic.show(await self._stream.graph.get(), query.get("namespace", ""))
 
     async def _search(self, query: Query) -> Any:
-        return await search(self._sources, await self._stream.graph.get(), query.get("text", ""))
+        most = MOST_IN_FULL if "all" in query else MOST
+        return await search(self._sources, await self._stream.graph.get(), query.get("text", ""), most)
 
     async def _service(self, query: Query) -> Any:
         graph, context = await self._stream.graph.get(), await self._stream.context()

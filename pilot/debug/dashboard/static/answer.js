@@ -11,18 +11,14 @@ export const typesOf = (types) => types.map((type) => TYPES[type] || type).join(
 const SUSPECTS = ["EnvoyFilter", "VirtualService", "HTTPRoute", "Gateway", "DestinationRule"];
 const suspicion = (problem) => (SUSPECTS.includes(problem.kind) ? SUSPECTS.indexOf(problem.kind) : SUSPECTS.length);
 
-// Returns the objects that may have caused refusals. An object that changed only after the first refusal is not one, and if
-// the proxies' messages name hosts, only objects that configure one of them are.
+// Returns the objects that may have caused refusals, without those that changed only after the first refusal.
 function causesOf(refused, { problems, changes }) {
   const since = Math.min(...refused.map((row) => row.error_since || Infinity)), changedAt = new Map();
   for (const change of changes) for (const one of change.objects) {
     const name = `${one.kind} ${nameOf(one)}`;
     changedAt.set(name, Math.min(changedAt.get(name) ?? Infinity, change.time));
   }
-  const known = problems.items.filter((one) => one.code === "refused" && !(changedAt.get(`${one.kind} ${nameOf(one)}`) > since));
-  const hosts = refused.flatMap((row) => [...(row.error || "").matchAll(/(?:out|in)bound\|\d*\|[^|]*\|([\w.*-]+)/g)].map(([, host]) => host));
-  const narrowed = known.filter((one) => (one.hosts || []).some((host) => hosts.includes(host)));
-  return hosts.length ? narrowed : known;
+  return problems.items.filter((one) => one.code === "refused" && one.kind && !(changedAt.get(`${one.kind} ${nameOf(one)}`) > since));
 }
 
 // Returns findings, worst first: {level, parts, href}. `parts` are texts and links.

@@ -6,7 +6,7 @@ const NS = "http://www.w3.org/2000/svg";
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === undefined || value === null || value === false) continue;
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    if (name.startsWith("on")) listen(element, name.slice(2), value);
     else if (name === "style") Object.assign(element.style, value); // attributes would be refused by the page's policy
     else element.setAttribute(name, value === true ? "" : value);
   }
@@ -14,20 +14,76 @@ function fill(element, attributes, children) {
   return element;
 }
 
+// Listeners are replaced when the element is updated.
+function listen(element, name, listener) {
+  element.listeners ||= {};
+  element.listeners[name] = listener;
+  element.addEventListener(name, (event) => element.listeners[name]?.(event));
+}
+
 export const h = (name, attributes = {}, ...children) => fill(document.createElement(name), attributes, children);
 export const s = (name, attributes = {}, ...children) => fill(document.createElementNS(NS, name), attributes, children);
 
-// Replaces the content of an element, and keeps the focus on the link or control that had it, and open details open.
+// Updates the content of an element. Elements that are in both the old and the new content stay in the document, so that
+// the focus, selections, and what the user typed or opened are not lost.
 export function show(element, ...children) {
-  const active = document.activeElement, inside = active && active !== element && element.contains(active);
-  const key = inside ? keyOf(active) : "";
-  const toggled = new Map([...element.querySelectorAll("details[data-key]")].map((one) => [one.dataset.key, one.open]));
-  element.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== ""));
-  for (const one of element.querySelectorAll("details[data-key]")) if (toggled.has(one.dataset.key)) one.open = toggled.get(one.dataset.key);
-  if (key) [...element.querySelectorAll("a,button,input,summary")].find((one) => keyOf(one) === key)?.focus({ preventScroll: true });
+  const fresh = document.createDocumentFragment();
+  fresh.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== ""));
+  const active = document.activeElement, key = element.contains(active) && active !== element ? keyOf(active) : "";
+  update(element, fresh);
+  if (key && !element.contains(active)) [...element.querySelectorAll("a,button,input,summary")].find((one) => keyOf(one) === key)?.focus({ preventScroll: true });
 }
 
-const keyOf = (element) => element.id || element.getAttribute("href") || element.textContent;
+const keyOf = (element) => element.id || element.dataset.key || element.getAttribute("href") || element.textContent;
+
+// The name by which a node is found again among its siblings.
+function nameOfNode(node) {
+  if (node.nodeType !== Node.ELEMENT_NODE) return node.nodeName;
+  const first = /^(li|tr)$/i.test(node.nodeName) ? node.querySelector("a")?.getAttribute("href") : "";
+  return `${node.nodeName} ${node.id || node.dataset.key || node.getAttribute("href") || first || ""}`;
+}
+
+function update(element, fresh) {
+  const old = new Map();
+  for (const child of element.childNodes) { const name = nameOfNode(child); old.set(name, [...(old.get(name) || []), child]); }
+  const pairs = [...fresh.childNodes].map((child) => [child, old.get(nameOfNode(child))?.shift()]);
+  for (const rest of old.values()) for (const child of rest) child.remove();
+  let next = element.firstChild;
+  for (const [child, match] of pairs) {
+    if (match && match === next) next = next.nextSibling; else element.insertBefore(match || child, next);
+    if (match) patch(match, child);
+  }
+}
+
+function patch(node, fresh) {
+  if (node.nodeType !== Node.ELEMENT_NODE) {
+    if (node.data === fresh.data) return;
+    if (isSelected(node)) isBehind = true; else node.data = fresh.data;
+    return;
+  }
+  for (const { name } of [...node.attributes]) if (name !== "style" && name !== "open" && !fresh.hasAttribute(name)) node.removeAttribute(name);
+  for (const { name, value } of fresh.attributes) {
+    if (name === "style" || name === "open" || node.getAttribute(name) === value) continue;
+    node.setAttribute(name, value);
+    if (name === "value" && node !== document.activeElement) node.value = value;
+  }
+  if (node.style.cssText !== fresh.style.cssText) node.style.cssText = fresh.style.cssText;
+  for (const name of Object.keys(fresh.listeners || {})) if (!node.listeners?.[name]) listen(node, name, null);
+  if (node.listeners) Object.assign(node.listeners, Object.fromEntries(Object.keys(node.listeners).map((name) => [name, fresh.listeners?.[name]])));
+  if (fresh.adopt) fresh.adopt(node); else if (!fresh.hasAttribute("data-own")) update(node, fresh); // others fill elements with data-own
+}
+
+let isBehind = false; // whether a text was not updated because it was selected
+
+// Calls a function when texts that were not updated are no longer selected.
+export function listenToSelection(redraw) {
+  document.addEventListener("selectionchange", () => { if (isBehind && getSelection().isCollapsed) { isBehind = false; redraw(); } });
+}
+
+function isSelected(node) {
+  const selection = getSelection();
+  return !!selection && !selection.isCollapsed && selection.containsNode(node, true);
+}
 
 // -- addresses of views ----------------------------------------------------------------------------------------------
 
@@ -83,6 +139,12 @@ export function clock(time, seconds = false) {
   return date.toDateString() === now.toDateString() ? text : `${date.toLocaleDateString([], { month: "short", day: "numeric" })} ${text}`;
 }
 
+// Time since an event. The clock of the server counts, which may differ from that of the browser.
+let clockOffset = 0;
+export const setClock = (offset) => { clockOffset = offset; };
+export const ago = (time) => `${span(Date.now() / 1000 + clockOffset - time)} ago`;
+export const zone = () => new Date().toLocaleTimeString("en", { timeZoneName: "short" }).split(" ").pop();
+
 export const duration = (seconds) => (seconds < 0.0095 ? "< 10 ms" : seconds < 1 ? `${Math.round(seconds * 1000)} ms` : `${seconds.toFixed(1)} s`);
 
 // A status as a coloured shape with a word, so that it does not depend on colours.
@@ -91,14 +153,13 @@ export const code = (text) => h("code", {}, text);
 
 // A command with a button that copies it.
 export function command(text) {
-  const button = h("button", { type: "button", class: "copy", "aria-label": `Copy: ${text}`, onclick: () => {
+  return h("div", { class: "command" }, code(text), h("button", { type: "button", class: "copy", "aria-label": `Copy: ${text}`, onclick: ({ currentTarget: button }) => {
     navigator.clipboard?.writeText(text).then(() => { button.textContent = "copied"; setTimeout(() => { button.textContent = "copy"; }, 1500); });
-  } }, "copy");
-  return h("div", { class: "command" }, code(text), button);
+  } }, "copy"));
 }
 
 export function section(title, ...children) {
-  return h("section", { class: "part" }, h("h3", {}, title), ...children);
+  return h("section", { class: "part", "data-key": title.replace(/[\d,]+|:.*/g, "") }, h("h3", {}, title), ...children);
 }
 
 export function fold(key, title, open, ...children) {
@@ -108,12 +169,17 @@ export function fold(key, title, open, ...children) {
 export function table(heads, rows) {
   const head = h("tr", {}, heads.map((text) => h("th", { scope: "col" }, text)));
   const body = h("tbody", {});
+  let target = null;
   // Some rows in each frame, so that no frame takes long.
   const add = (start) => {
-    body.append(...rows.slice(start, start + ROWS).map((cells) => h("tr", {}, cells.map((cell, index) => h("td", { "data-head": heads[index] }, cell)))));
-    if (start + ROWS < rows.length) requestAnimationFrame(() => add(start + ROWS));
+    const fresh = rows.slice(start, start + ROWS).map((cells) => h("tr", {}, cells.map((cell, index) => h("td", { "data-head": heads[index] }, cell))));
+    fresh.forEach((row, index) => { const old = target.rows[start + index]; if (!old) target.append(row); else if (nameOfNode(old) === nameOfNode(row)) patch(old, row); else old.replaceWith(row); });
+    const current = target;
+    if (start + ROWS < rows.length) requestAnimationFrame(() => { if (target === current && current.source === body) add(start + ROWS); });
+    else while (target.rows.length > rows.length) target.lastChild.remove();
   };
-  add(0);
+  body.adopt = (element) => { target = element; element.source = body; add(0); };
+  body.adopt(body);
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": heads[0] }, h("table", {}, h("thead", {}, head), body));
 }
 

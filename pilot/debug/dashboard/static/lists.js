@@ -1,11 +1,11 @@
 // Lists: problems, proxies, changes and certificates.
-import { clock, command, count, duration, fold, h, link, mark, nameOf, number, objectLink, section, serviceLink, span, table, to, toObject, toProxy } from "./dom.js";
+import { ago, clock, command, count, duration, fold, h, link, mark, nameOf, number, objectLink, section, serviceLink, span, table, to, toObject, toProxy, zone } from "./dom.js";
 import { changeName, proxyName, typesOf } from "./answer.js";
 
 const MOST = 100, DAY = 86400;
 export const LEVEL = { error: "bad", warning: "warn", info: "note" };
 export const STATE = { refused: "bad", stale: "warn", waiting: "busy", synced: "ok" };
-const STATE_TEXT = { refused: "refuses", stale: "does not answer", waiting: "being updated", synced: "up to date" };
+const STATE_TEXT = { refused: "rejects", stale: "not responding", waiting: "updating", synced: "up to date" };
 
 export const problemLink = (problem) => (problem.kind ? link(toObject({ ...problem, group: problem.group || "", namespace: problem.namespace || "" }, problem.path || ""), `${problem.kind} ${nameOf(problem)}`) : h("b", {}, problem.file || "file"));
 
@@ -26,8 +26,8 @@ const filterLinks = (label, name, options, query, base) => h(
 );
 
 export function drawProblems(state, query) {
-  const { counts, items } = state.problems, severity = query.get("severity") || "", namespace = query.get("namespace") || "", about = query.get("about") || "";
-  const matching = items.filter((one) => (!severity || one.severity === severity) && (!namespace || one.namespace === namespace) && (!about || nameOf(one) === about));
+  const { counts, items } = state.problems, severity = query.get("severity") || "", namespace = query.get("namespace") || "", about = query.get("about") || "", code = query.get("code") || "";
+  const matching = items.filter((one) => (!severity || one.severity === severity) && (!namespace || one.namespace === namespace) && (!about || nameOf(one) === about) && (!code || one.code === code));
   const options = [["", `all ${number(counts.errors + counts.warnings + (counts.infos || 0))}`], ["error", count(counts.errors, "error")], ["warning", count(counts.warnings, "warning")], ["info", count(counts.infos || 0, "note")]];
   return [
     h("h2", {}, "Problems"), filterLinks("Severity", "severity", options, query, to("problems")),
@@ -51,7 +51,7 @@ export function drawProxies(answer, query, now, go) {
   ]);
   return [
     h("h2", {}, namespace ? `Proxies in ${namespace}` : "Proxies"), input,
-    filterLinks("State", "state", [["", "all"], ["refused", "refuse"], ["stale", "do not answer"], ["waiting", "being updated"], ["synced", "up to date"]], query, to("proxies")),
+    filterLinks("State", "state", [["", "all"], ["refused", "rejecting"], ["stale", "not responding"], ["waiting", "updating"], ["synced", "up to date"]], query, to("proxies")),
     rows.length ? table(["proxy", "state", "type", "version", "connected for"], rows) : h("p", { class: "none" }, text || state || namespace ? "No proxy matches." : "No proxy is connected."),
     total > rows.length ? h("p", {}, `${number(total - rows.length)} more: filter by name.`) : null,
     h("p", { class: "soft" }, "On the command line:"), command("pilotctl proxy-status"),
@@ -59,8 +59,8 @@ export function drawProxies(answer, query, now, go) {
 }
 
 export function stateText(row, now) {
-  if (row.state === "refused") return `refuses ${typesOf(row.error_types)} since ${clock(row.error_since)}`;
-  return row.state === "stale" ? `has not answered for ${span(now - row.waits_since)}` : STATE_TEXT[row.state];
+  if (row.state === "refused") return `rejects ${typesOf(row.error_types)} since ${clock(row.error_since)} (${span(now - row.error_since)})`;
+  return row.state === "stale" ? `has not acknowledged for ${span(now - row.waits_since)}` : STATE_TEXT[row.state];
 }
 
 // How far a change has been delivered: a bar, numbers, and the time until 99 percent had it.
@@ -68,7 +68,7 @@ export function delivery(change) {
   if (!change.proxies) return h("span", { class: "soft" }, "affects no proxy");
   const done = change.acknowledged || 0, refused = change.refused || 0, gone = change.gone || 0;
   const bar = h("span", { class: "bar", role: "img", "aria-label": `${done} of ${change.proxies} proxies` }, h("i", { class: "ok", style: { width: `${(100 * done) / change.proxies}%` } }), h("i", { class: "bad", style: { width: `${(100 * refused) / change.proxies}%` } }));
-  const more = [refused && count(refused, "refusal"), gone && `${number(gone)} disconnected`].filter(Boolean).join(", ");
+  const more = [refused && `${number(refused)} rejected`, gone && `${number(gone)} disconnected`].filter(Boolean).join(", ");
   const time = change.p99 ? `p99 ${duration(change.p99)}` : change.done ? `${duration(change.seconds || 0)}` : `since ${span(change.seconds || 0)}`;
   return h("span", { class: "delivery" }, bar, h("span", { class: refused ? "bad" : "" }, `${number(done)}/${number(change.proxies)}${more ? `, ${more}` : ""}`), h("span", { class: "soft" }, time));
 }
@@ -79,13 +79,13 @@ export function changeItem(change, open = false) {
   const objects = change.objects.map((one) => h("li", {}, `${ACTION[one.action]} `, one.kind === "MeshConfig" ? h("b", {}, `${one.kind} ${one.name}`) : objectLink(one), one.source ? h("span", { class: "soft" }, ` from ${one.source.startsWith("/") ? one.source.split("/").slice(-2).join("/") : one.source}`) : null));
   const more = change.total - objects.length;
   const list = h("ul", {}, objects, more > 0 ? h("li", { class: "soft" }, `and ${number(more)} more objects`) : null, change.endpoints ? h("li", { class: "soft" }, `${count(change.endpoints, "Pod or EndpointSlice", "Pods and EndpointSlices")}`) : null);
-  return h("li", { class: "change" }, h("div", { class: "line" }, h("time", {}, clock(change.time, true)), delivery(change)), objects.length > 3 ? fold(`change ${change.number}`, changeName(change), open, list) : list);
+  return h("li", { class: "change" }, h("div", { class: "line" }, h("span", {}, h("time", {}, clock(change.time, true)), h("span", { class: "soft age", "data-time": change.time }, ago(change.time))), delivery(change)), objects.length > 3 ? fold(`change ${change.number}`, changeName(change), open, list) : list);
 }
 
 export function drawChanges(state, query) {
   const name = query.get("about") || "", matching = name ? state.changes.filter((change) => change.objects.some((one) => nameOf(one) === name)) : state.changes;
   return [
-    h("h2", {}, "What changed"), name ? h("p", {}, `Changes of ${name}. `, link(to("changes"), "Show all")) : h("p", { class: "soft" }, "The last changes of the configuration, newest first, and how many proxies have them."),
+    h("h2", {}, "What changed"), name ? h("p", {}, `Changes of ${name}. `, link(to("changes"), "Show all")) : h("p", { class: "soft" }, `The last changes of the configuration, newest first, and how many proxies have them. All times are those of this browser (${zone()}).`),
     matching.length ? h("ul", { class: "items" }, matching.slice(0, MOST).map((change) => changeItem(change))) : h("p", { class: "none" }, "Nothing has changed since the control plane started."),
   ];
 }
@@ -99,11 +99,11 @@ export function drawCertificates(state, now) {
     const x = (time) => `${(100 * (time - first)) / (last - first)}%`;
     return [
       kind ? link(toObject({ group: "", kind, namespace, name: secret }), one.name) : one.name,
-      mark(level, days < 0 ? `ended ${span(now - one.ends)} ago` : `${span(one.ends - now)} left`), new Date(one.ends * 1000).toISOString().slice(0, 16).replace("T", " ") + " UTC",
+      mark(level, days < 0 ? `expired ${span(now - one.ends)} ago` : `${span(one.ends - now)} left`), new Date(one.ends * 1000).toISOString().slice(0, 16).replace("T", " ") + " UTC",
       h("span", { class: "validity", "aria-hidden": "true" }, h("i", { class: level, style: { left: x(one.begins || first), width: `${(100 * (Math.min(one.ends, last) - (one.begins || first))) / (last - first)}%` } }), h("b", { style: { left: x(now) } })),
     ];
   });
-  return [h("h2", {}, "Certificates"), h("p", { class: "soft" }, "Certificates of the mesh's authority, and of Secrets for gateways and clients. Those that end first are on top."), rows.length ? table(["certificate", "left", "ends", "validity"], rows) : h("p", { class: "none" }, "The control plane knows no certificates.")];
+  return [h("h2", {}, "Certificates"), h("p", { class: "soft" }, "CA certificates of the mesh, and of Secrets for gateways and clients. Those that expire first are on top."), rows.length ? table(["certificate", "left", "expires", "validity"], rows) : h("p", { class: "none" }, "The control plane knows no certificates.")];
 }
 
 // The panel beside the graph when nothing is chosen: the last changes and the proxies with problems.

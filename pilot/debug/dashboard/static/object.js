@@ -52,7 +52,7 @@ function listing(every, first, marks) {
 // Whether every proxy has the last change of the object, and which proxies lack it.
 function delivered(change, state) {
   const lacking = state.fleet.unhealthy;
-  const others = lacking.length ? [" Not up to date: ", lacking.slice(0, 5).map((row, index) => [index ? ", " : "", link(toProxy(row.id), proxyName(row)), row.state === "refused" ? " (refuses)" : " (does not answer)"]), lacking.length > 5 ? ` and ${lacking.length - 5} more` : "", "."] : null;
+  const others = lacking.length ? [" Not up to date: ", lacking.slice(0, 5).map((row, index) => [index ? ", " : "", link(toProxy(row.id), proxyName(row)), row.state === "refused" ? " (rejects it)" : " (does not respond)"]), lacking.length > 5 ? ` and ${lacking.length - 5} more` : "", "."] : null;
   if (!change) return h("p", {}, mark(lacking.length ? "warn" : "ok", `In force, unchanged since the control plane started. ${number(state.fleet.synced)} of ${count(state.fleet.proxies, "proxy is", "proxies are")} up to date.`), others);
   if (!change.proxies) return h("p", {}, mark("ok", `In force since ${clock(change.time, true)}; it affects no connected proxy.`));
   const has = change.acknowledged || 0, all = has === change.proxies;
@@ -60,7 +60,7 @@ function delivered(change, state) {
 }
 
 export function drawObject(answer, state, path) {
-  const { ref, problems } = answer, real = problems.filter((one) => one.severity !== "info");
+  const { ref, problems } = answer;
   const marks = new Map(), name = ref.kind.toLowerCase();
   let body;
   if (answer.text) {
@@ -70,12 +70,12 @@ export function drawObject(answer, state, path) {
   }
   const force = answer.object ? yamlLines(answer.object) : [];
   const forceMarks = new Map();
-  if (!answer.text || path) for (const [one, level, text] of [[path, "chosen", ""], ...problems.map((problem) => [problem.path || "", LEVEL[problem.severity], problem.message])].filter(([at]) => at)) {
+  for (const [one, level, text] of [[path, "chosen", ""], ...problems.map((problem) => [problem.path || "", LEVEL[problem.severity], problem.message])].filter(([at]) => at)) {
     const at = lineOf(force, one);
     if (at >= 0 && !(forceMarks.has(at) && level === "chosen")) forceMarks.set(at, { level, text });
   }
   const shownForce = answer.object ? listing(force.map((line) => line.text), 0, forceMarks) : null;
-  const refusedNow = real.some((one) => one.severity === "error");
+  const refusedNow = answer.invalid;
   const showFile = body && (refusedNow || !shownForce || (marks.size > 0 && !forceMarks.size));
   const changes = state.changes.filter((change) => change.objects.some((one) => one.kind === ref.kind && nameOf(one) === nameOf(ref))).slice(0, 5);
   return [
@@ -84,7 +84,7 @@ export function drawObject(answer, state, path) {
     refusedNow ? h("p", { class: "verdict" }, mark("bad", answer.object ? "It has errors, so its last valid version is in force." : "It has errors and is not in force.")) : null,
     answer.object && !refusedNow ? delivered(changes[0], state) : null,
     problems.length ? section("Problems", h("ul", { class: "items" }, problems.map(problemItem))) : null,
-    answer.certificates.length ? section("Certificate", answer.certificates.map((one) => h("p", {}, mark(one.ends < Date.now() / 1000 ? "bad" : one.ends < Date.now() / 1000 + 7 * 86400 ? "warn" : "ok", one.ends < Date.now() / 1000 ? `ended ${span(Date.now() / 1000 - one.ends)} ago` : `${span(one.ends - Date.now() / 1000)} left`), ` until ${new Date(one.ends * 1000).toISOString().slice(0, 16).replace("T", " ")} UTC`))) : null,
+    answer.certificates.length ? section("Certificate", answer.certificates.map((one) => h("p", {}, mark(one.ends < Date.now() / 1000 ? "bad" : one.ends < Date.now() / 1000 + 7 * 86400 ? "warn" : "ok", one.ends < Date.now() / 1000 ? `expired ${span(Date.now() / 1000 - one.ends)} ago` : `${span(one.ends - Date.now() / 1000)} left`), ` until ${new Date(one.ends * 1000).toISOString().slice(0, 16).replace("T", " ")} UTC`))) : null,
     answer.hosts.length ? section("Routes to", h("ul", {}, answer.hosts.map((host) => { const parts = host.split("."); return h("li", {}, host.endsWith(".svc.cluster.local") ? link(toService({ namespace: parts[1], host }), host) : host); }))) : null,
     showFile ? section("In the file", body) : null,
     shownForce ? showFile ? fold("force", answer.object && refusedNow ? "In force: the last valid version" : "In force", false, shownForce) : section("In force", shownForce) : null,

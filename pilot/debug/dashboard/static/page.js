@@ -1,7 +1,7 @@
 // The page: its state, what the URL shows of it, and the events that change it.
 import { drawAnswer, drawTiles } from "./answer.js";
 import { charts, pointOf } from "./charts.js";
-import { ask, clock, command, h, link, parse, show, span, to } from "./dom.js";
+import { ago, ask, clock, command, h, link, listenToSelection, parse, setClock, show, span, to } from "./dom.js";
 import { Graph, legend } from "./graph.js";
 import { drawCertificates, drawChanges, drawProblems, drawProxies, overview } from "./lists.js";
 import { drawObject } from "./object.js";
@@ -13,7 +13,7 @@ const CHANGES = 200, SILENCE = 4, MESH_PAUSE = 2000, TRAFFIC_PAUSE = 15000, TYPI
 const by = (id) => document.getElementById(id);
 const state = { fleet: null, problems: null, certificates: [], changes: [], points: [], mesh: null, traffic: null, cpu: 0, memory: 0 };
 let view = { kind: "", parts: [], query: new URLSearchParams(), opened: "", chosen: "" };
-let heard = 0, offset = 0, shown = null, graph = null, shouldCenter = false, meshTimer = 0, meshDue = 0, detailDue = 0, trafficTimer = 0, width = 0, asked = 0;
+let heard = 0, offset = 0, shown = null, graph = null, shouldCenter = false, shouldFocus = false, hasNews = false, meshTimer = 0, meshDue = 0, detailDue = 0, trafficTimer = 0, width = 0, asked = 0;
 
 const now = () => Date.now() / 1000 + offset;
 
@@ -32,8 +32,10 @@ const openedOf = (place) => (place?.startsWith("service ") ? place.slice(8).spli
 const onlyNamespace = () => (state.mesh?.namespaces.length === 1 ? state.mesh.namespaces[0].name : "");
 
 async function navigate() {
+  clearTimeout(typing);
   const before = view;
   view = read();
+  if (before.parts.join("/") !== view.parts.join("/")) shouldFocus = true;
   shouldCenter = view.kind === "service" || view.kind === "edge";
   const isTyping = document.activeElement?.type === "search" && view.kind === before.kind && view.parts.join("/") === before.parts.join("/");
   if (opened() !== openedBy(before)) await fetchMesh(true);
@@ -116,12 +118,31 @@ async function draw(isNew = false) {
   try {
     const content = await detail(isNew);
     if (current !== asked || content === undefined) return;
+    replaceOther(target);
     show(target, content);
     await after(target);
+    if (isNew) focusContent(target);
     if (isNew && view.kind === "object") target.querySelector(".marked")?.scrollIntoView({ block: "center" });
   } catch (error) {
-    if (current === asked) show(target, h("h2", {}, "Not here"), h("p", { class: "none" }, error.message), h("p", {}, link("#/", "back to the mesh")));
+    if (current === asked) replaceOther(target);
+    if (current === asked) show(target, h("h2", {}, "Not found"), h("p", { class: "none" }, error.message), h("p", {}, link("#/", "back to the mesh")));
   }
+}
+
+// Empties an element that shows another view, because only the same view is updated in place.
+function replaceOther(target) {
+  const place = view.parts.join("/");
+  if (target.dataset.place !== undefined && target.dataset.place !== place) target.replaceChildren();
+  target.dataset.place = place;
+}
+
+// Moves the focus to the heading of a view that was opened, so that the keyboard continues there.
+function focusContent(target = by("detail") || by("view")) {
+  if (!shouldFocus || document.activeElement?.type === "search") return;
+  shouldFocus = false;
+  const heading = target.querySelector("h2");
+  heading?.setAttribute("tabindex", "-1");
+  heading?.focus({ preventScroll: true });
 }
 
 let cache = { key: "", text: "" };
@@ -195,6 +216,7 @@ async function fetchTraffic() {
 function take(told) {
   heard = Date.now() / 1000;
   offset = told.time - heard;
+  setClock(offset);
   const parts = ["fleet", "problems", "changes", "certificates", "cpu", "memory", "stall"].filter((name) => told[name] !== undefined);
   for (const name of parts) state[name] = name === "changes" && !told.history ? merged(told.changes) : told[name];
   if (told.history) state.points = told.history.map(pointOf);
@@ -223,11 +245,11 @@ function listen() {
   });
   events.addEventListener("change", (event) => {
     const told = JSON.parse(event.data);
-    const hasMore = take(told);
+    hasNews = take(told) || hasNews;
     requestAnimationFrame(() => {
       drawHead();
       if (told.graph !== undefined || told.problems || told.fleet || told.revision !== undefined) fetchMesh();
-      else if (hasMore && Date.now() > detailDue) draw();
+      else if (hasNews && Date.now() > detailDue) { hasNews = false; draw(); }
     });
     banner();
   });
@@ -259,7 +281,9 @@ useTheme();
 listenToSearch(by("query"), by("results"), by("found"));
 view = read();
 addEventListener("hashchange", navigate);
+listenToSelection(() => { cache = { key: "", text: "" }; drawHead(); draw(); });
+document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); shouldFocus = true; focusContent(); });
 document.addEventListener("keydown", (event) => { if (event.key === "Escape" && view.kind && !event.target.closest?.("#search")) location.hash = above(); });
 const firstMesh = fetchMesh(true).then(() => draw(true));
-setInterval(() => { banner(); if (state.fleet?.unhealthy.length) drawAnswer(by("answer"), state, now()); }, 1000);
+setInterval(() => { banner(); for (const one of document.querySelectorAll(".age")) if (one.textContent !== ago(one.dataset.time) && getSelection().isCollapsed) one.textContent = ago(one.dataset.time); if (state.fleet?.unhealthy.length) drawAnswer(by("answer"), state, now()); }, 1000);
 listen();

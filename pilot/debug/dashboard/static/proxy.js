@@ -19,7 +19,7 @@ export function drawProxy(answer, type, resource, now) {
     h("p", { class: "soft" }, `${answer.kind} ${answer.version} · ${answer.ips.join(", ")} · connected for ${span(now - answer.since)} · `, link(to("namespace", answer.namespace), `namespace ${answer.namespace}`)),
     answer.services.length ? h("p", {}, "Serves ", answer.services.slice(0, 6).map(([host, namespace], index) => [index ? ", " : "", serviceLink({ host, namespace })]), answer.services.length > 6 ? ` and ${answer.services.length - 6} more` : "", ".") : null,
     type ? null : section("State by type", table(["type", "state", "last sent", "message"], rows)),
-    section(type ? `Its ${titleOf(type)}` : "Its configuration", tabs, h("div", { id: "resources" }, type ? "Loading …" : null)),
+    section(type ? `Its ${titleOf(type)}` : "Its configuration", tabs, h("div", { id: "resources", "data-own": true }, type ? "Loading …" : null)),
     section("On the command line", command(`pilotctl proxy-status ${pod}`), type ? command(`pilotctl proxy-config ${(TYPES.find(([name]) => name === type) || [0, 0, type])[2]} ${pod}`) : null, resource ? command(`pilotctl explain ${pod} '${resource}'`) : null),
   ];
 }

@@ -1,7 +1,7 @@
 // The search: services, proxies and objects of the whole mesh, also those in namespaces that are not opened.
 import { ask, count, h, link, show, shortHost, toObject, toProxy, toService } from "./dom.js";
 
-const PAUSE = 150;
+const PAUSE = 150, MOST = 200; // milliseconds; results of each sort
 
 export function listenToSearch(input, results, found) {
   let timer = 0, running = null;
@@ -9,13 +9,13 @@ export function listenToSearch(input, results, found) {
   const open = () => { results.hidden = false; };
   const links = () => [...results.querySelectorAll("a")];
 
-  async function search() {
+  async function search(all = false) {
     const text = input.value.trim();
     running?.abort();
     if (!text) { close(); found.textContent = ""; return false; }
     running = new AbortController();
     try {
-      const answer = await ask("search", { text }, running.signal);
+      const answer = await ask("search", all ? { text, all } : { text }, running.signal);
       draw(text, answer);
       return true;
     } catch (error) {
@@ -32,13 +32,14 @@ export function listenToSearch(input, results, found) {
       group("Services", services, (one) => link(toService(one), h("b", {}, shortHost(one.host, one.namespace)), h("small", {}, one.namespace))),
       group("Proxies", proxies, (one) => link(toProxy(one.id), h("b", {}, one.name))),
       group("Objects", objects, (one) => link(toObject(one), h("b", {}, `${one.namespace ? `${one.namespace}/` : ""}${one.name}`), h("small", {}, one.kind))),
+      [services, proxies, objects].some((of) => of.total > of.items.length && of.items.length < MOST) ? h("button", { type: "button", onclick: async () => { const shown = links().length; await search(true); links()[Math.min(shown, links().length - 1)]?.focus(); } }, "Show more") : null,
       total ? null : h("p", { class: "none" }, `No match for “${text}”.`),
     );
     found.textContent = total ? `${count(services.total, "service")}, ${count(proxies.total, "proxy", "proxies")}, ${count(objects.total, "object")}` : "No match";
     open();
   }
 
-  input.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(search, PAUSE); });
+  input.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(() => search(), PAUSE); });
   input.addEventListener("focus", () => { if (input.value.trim() && results.children.length) open(); });
   input.form.addEventListener("submit", async (event) => {
     event.preventDefault();

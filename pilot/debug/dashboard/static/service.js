@@ -16,11 +16,11 @@ export function drawService(service, state) {
     h("h2", {}, name), h("p", { class: "soft" }, `${host} · ports ${service.ports.map((port) => `${port.number} ${port.protocol}`).join(", ") || "none"} · `, link(to("namespace", namespace), `namespace ${namespace}`), " · ", objectLink(service.source)),
     verdict(service, traffic), traffic ? h("p", {}, h("b", {}, "Traffic: "), rateText(traffic)) : null,
     callers(service, state),
-    section("Routes", service.routes.length ? service.routes.map(route) : h("p", {}, "No VirtualService or HTTPRoute concerns it: requests go to its endpoints.")),
+    section("Routes", service.routes.length ? service.routes.map(route) : h("p", {}, "No VirtualService or HTTPRoute applies to it: requests go to its endpoints.")),
     service.rules.length ? section("Destination rules", service.rules.map(rule)) : null,
     section(`Endpoints: ${service.total < 0 ? "none by design" : `${service.ready} of ${service.total} ready`}`, endpoints(service)),
     section("Certificates", h("p", {}, "Mutual TLS is ", h("b", {}, MTLS[service.mtls] || "unknown"), service.mtlsBy.length ? [" because of ", objectLink(service.mtlsBy[service.mtlsBy.length - 1])] : " by default", "."),
-      service.accounts.length ? h("p", {}, "Its workloads identify themselves as ", service.accounts.map((account, index) => [index ? ", " : "", h("code", {}, `${namespace}/sa/${account}`)]), ". ", link(to("certificates"), "Certificates of the authority")) : null),
+      service.accounts.length ? h("p", {}, "Its workloads identify themselves as ", service.accounts.map((account, index) => [index ? ", " : "", h("code", {}, `${namespace}/sa/${account}`)]), ". ", link(to("certificates"), "CA certificates")) : null),
     changes.length ? section("What changed", h("ul", { class: "items" }, changes.map((change) => changeItem(change)))) : null,
     section("On the command line", command(`pilotctl describe service ${host.split(".")[0]} -n ${namespace}`), service.endpoints.find((one) => one.proxy) ? command(`pilotctl proxy-config clusters ${podOf(service)} --fqdn ${host}`) : null),
   ];
@@ -31,8 +31,8 @@ const podOf = (service) => service.endpoints.find((one) => one.proxy).proxy.repl
 function verdict(service, traffic) {
   const failing = traffic && traffic.errors > 0.01 * traffic.rate ? [{ severity: "error", text: `${((100 * traffic.errors) / traffic.rate).toFixed(1)} % of its requests fail with a status of 5xx.` }] : [];
   const reasons = [...failing, ...service.reasons], problems = service.problems.filter((one) => one.severity !== "info" && one.code !== "refused" );
-  if (!reasons.length && !problems.length) return h("p", { class: "verdict ok" }, mark("ok", "Nothing found that makes requests fail."));
-  return h("div", { class: "verdict" }, reasons.length ? [h("h3", {}, "Why requests may fail"), h("ul", { class: "items" }, reasons.map((one) => h("li", {}, mark(LEVEL[one.severity], one.severity), " ", one.text, one.object ? [" ", objectLink(one.object, (one.text.match(/^spec\.\S+/) || [""])[0])] : null)))] : null, problems.length ? [h("h3", {}, "Problems of its objects"), h("ul", { class: "items" }, problems.slice(0, 10).map(problemItem))] : null);
+  if (!reasons.length && !problems.length) return h("p", { class: "verdict ok" }, mark("ok", "No problems found."));
+  return h("div", { class: "verdict" }, reasons.length ? [h("h3", {}, "Why requests may fail"), h("ul", { class: "items" }, reasons.map((one) => h("li", {}, mark(LEVEL[one.severity], one.severity), " ", one.text, one.object ? [" ", objectLink(one.object, (one.text.match(/^spec\.\S+/) || [""])[0])] : null)))] : null, problems.length ? [h("h3", {}, "Problems in related objects"), h("ul", { class: "items" }, problems.slice(0, 10).map(problemItem))] : null);
 }
 
 function callers(service, state) {
@@ -55,25 +55,25 @@ function policy(one) {
 function tryCall(service) {
   const endpoint = service.endpoints.find((one) => one.proxy);
   if (!endpoint) return h("p", { class: "soft" }, "No proxy of the service is connected, so a request cannot be tried.");
-  const result = h("p", { role: "status" });
   const field = (id, label, value, placeholder) => h("label", {}, label, h("input", { id: `try-${id}`, value, placeholder, autocomplete: "off" }));
   const form = h("form", { class: "try", onsubmit: async (event) => {
     event.preventDefault();
+    const form = event.currentTarget, result = form.parentElement.querySelector("[role=status]");
     const value = (id) => form.querySelector(`#try-${id}`).value.trim();
     const account = value("account"), [namespace, name] = account.includes("/") ? account.split("/") : [service.namespace, account];
     const request = { method: value("method") || "GET", path: value("path") || "/", port: endpoint.port, principal: account ? `cluster.local/ns/${namespace}/sa/${name}` : "" };
     const answer = await fetch(`/debug/authz?${new URLSearchParams({ proxyID: endpoint.proxy, request: JSON.stringify(request) })}`).catch(() => null);
     const decision = answer?.ok ? await answer.json() : null;
     show(result, decision ? [mark(decision.decision === "denied" ? "bad" : "ok", decision.decision === "denied" ? "denied" : decision.decision), ` ${decision.why}. `, h("span", { class: "soft" }, `Evaluated for ${decision.proxy}.`)] : mark("warn", answer ? await answer.text() : "no answer"));
-  } }, field("account", "Service account", "", "namespace/account, or empty for plain text"), field("method", "Method", "GET", "GET"), field("path", "Path", "/", "/"), h("button", {}, "Try a call"));
-  return fold("try", "Try a call", false, form, result);
+  } }, field("account", "Service account", "", "namespace/account, or empty for plain text"), field("method", "Method", "GET", "GET"), field("path", "Path", "/", "/"), h("button", {}, "Check access"));
+  return fold(`try ${service.namespace}/${service.host}`, "Check access: evaluate a request (none is sent)", false, form, h("p", { role: "status", "data-own": true }));
 }
 
 function route(one) {
   const rules = one.rules.map((rule) => h(
     "li", {}, link(toObject(one.object, rule.path), rule.path), h("span", { class: "soft" }, ` ${rule.match.join(" or ") || "every request"}`),
     rule.action ? h("p", {}, rule.action) : null,
-    rule.to.length ? h("ul", {}, rule.to.map((to) => h("li", {}, rule.to.length > 1 ? `${to.weight} % ` : "", to.namespace ? serviceLink(to) : h("b", {}, to.host), to.subset ? `, subset ${to.subset}` : "", " ", to.fault ? mark("bad", to.fault) : to.total >= 0 && to.total !== undefined ? mark("ok", `${to.ready}/${to.total}`) : null))) : null,
+    rule.to.length ? h("ul", {}, rule.to.map((to) => h("li", {}, rule.to.length > 1 ? `${to.weight}% ` : "", to.namespace ? serviceLink(to) : h("b", {}, to.host), to.subset ? `, subset ${to.subset}` : "", " ", to.fault ? mark("bad", to.fault) : to.total >= 0 && to.total !== undefined ? mark("ok", `${to.ready}/${to.total}`) : null))) : null,
   ));
   const place = one.gateways.filter((name) => name !== "mesh");
   return h("div", { class: "route" }, objectLink(one.object), h("span", { class: "soft" }, ` hosts ${one.hosts.join(", ")}${place.length ? ` at gateway ${place.join(", ")}` : ""}${one.applies ? "" : " · routes to it"}`), h("ul", {}, rules));
@@ -86,20 +86,20 @@ function rule(one) {
 function endpoints(service) {
   if (!service.endpoints.length) return h("p", { class: "none" }, service.total < 0 ? "Requests go to the address that clients choose." : "It has no endpoints.");
   const local = service.endpoints.some((one) => one.locality), heads = ["endpoint", "health", "proxy", "version", ...(local ? ["locality"] : [])];
-  const rows = service.endpoints.map((one) => [`${one.address}:${one.port}`, mark(one.ready ? "ok" : "bad", one.ready ? "ready" : one.health), one.proxy ? link(toProxy(one.proxy), one.proxy.replace(/-\d+$/, "")) : one.inMesh ? "not connected here" : "no proxy", one.version, ...(local ? [one.locality] : [])]);
+  const rows = service.endpoints.map((one) => [`${one.address}:${one.port}`, mark(one.ready ? "ok" : "bad", one.ready ? "ready" : one.health), one.proxy ? link(toProxy(one.proxy), one.proxy.replace(/-\d+$/, "")) : one.inMesh ? "not connected to this instance" : "no proxy", one.version, ...(local ? [one.locality] : [])]);
   return [table(heads, rows), service.total > rows.length ? h("p", {}, `${number(service.total - rows.length)} more.`) : null];
 }
 
 // A namespace: its health, services, and what calls in and out.
 export function drawNamespace(name, state, now) {
   const namespace = state.mesh.namespaces.find((one) => one.name === name);
-  if (!namespace) return [h("h2", {}, name), h("p", { class: "none" }, "There is no service in this namespace."), h("p", {}, link(`${to("proxies")}?namespace=${encodeURIComponent(name)}`, "its proxies"), " · ", link(`${to("problems")}?namespace=${encodeURIComponent(name)}`, "its problems"))];
+  if (!namespace) return [h("h2", {}, name), h("p", { class: "none" }, "There is no service in this namespace."), h("p", {}, link(`${to("proxies")}?namespace=${encodeURIComponent(name)}`, "its proxies"), " · ", link(`${to("problems")}?namespace=${encodeURIComponent(name)}`, "problems"))];
   const services = [...namespace.services].sort((a, b) => rank(a) - rank(b) || compare(a.host, b.host));
   const unhealthy = state.fleet.unhealthy.filter((row) => row.namespace === name), problems = state.problems.items.filter((one) => one.namespace === name && one.severity !== "info").slice(0, 8);
   const changes = state.changes.filter((change) => change.total < 1000 && change.objects.some((one) => one.namespace === name)).slice(0, 3);
   return [
     h("h2", {}, `Namespace ${name}`), h("p", {}, mark(levelOf(namespace), wordsOf(namespace))),
-    h("p", {}, link(`${to("proxies")}?namespace=${encodeURIComponent(name)}`, count(namespace.proxies, "proxy", "proxies")), " · ", link(`${to("problems")}?namespace=${encodeURIComponent(name)}`, "its problems"), " · ", link("#/", "all namespaces")),
+    h("p", {}, link(`${to("proxies")}?namespace=${encodeURIComponent(name)}`, count(namespace.proxies, "proxy", "proxies")), " · ", link(`${to("problems")}?namespace=${encodeURIComponent(name)}`, "problems"), " · ", link("#/", "all namespaces")),
     unhealthy.length ? section("Proxies with problems", h("ul", { class: "items" }, unhealthy.slice(0, 8).map((row) => h("li", {}, link(toProxy(row.id), proxyName(row)), " ", mark(STATE[row.state], stateText(row, now)))))) : null,
     problems.length ? section("Problems", h("ul", { class: "items" }, problems.map(problemItem))) : null,
     section(count(services.length, "service"), h("ul", { class: services.some((one) => shortHost(one.host, name).length > 20) ? "services long" : "services" }, services.slice(0, MOST).map((one) => h("li", {}, serviceLink(one), h("span", { class: "soft" }, one.total < 0 ? "" : ` ${one.ready}/${one.total}`), levelOf(one) === "ok" ? null : [" ", mark(levelOf(one), wordsOf(one))]))), services.length > MOST ? h("p", { class: "soft" }, `${number(services.length - MOST)} more: search for one.`) : null),

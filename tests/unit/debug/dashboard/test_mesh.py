@@ -19,13 +19,17 @@ from pilot.debug.dashboard.mesh import (
     UnhealthyProxy,
     gateways_of_proxy,
     links_of_route,
+    problem_hosts,
     service_facts,
     show_graph,
+    shown_problem,
 )
 from pilot.mesh.model.service import Registry, ServiceRef
 from pilot.mesh.registry.services import service_refs
+from testing.mesh.debug_server import sources
 from testing.mesh.listeners import service
 from testing.mesh.objects import Plain, at, endpoint_slice, make, pod, world
+from testing.mesh.problems import problems_of
 from testing.mesh.world import proxy
 
 WEB, API, SHOP = "web.a.svc.cluster.local", "api.b.svc.cluster.local", "shop.example"
@@ -127,6 +131,22 @@ def test_errors_warnings_and_unhealthy_proxies_are_counted_apart() -> None:
     assert [view["namespaces"][0][level] for level in levels] == [3, 1, 1, 0]
     assert [[gateway[level] for level in levels] for gateway in view["gateways"]] == [[1, 0, 0, 0], [0, 0, 0, 1]]
     assert [n["proxies"] for n in view["namespaces"]] == [7, 0]
+
+
+def test_gateway_of_a_route_that_fails_is_red_and_innocent_destinations_are_not() -> None:
+    spec = """{hosts: [shop.example.com], gateways: [g], http: [
+      {match: [{uri: {prefix: /a}}], route: [{destination: {host: web.a.svc.cluster.local}}]},
+      {route: [{destination: {host: wbe.a.svc.cluster.local}}]}]}"""
+    servers = "[{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]"
+    gateway = make("Gateway", "g", f"{{selector: {{app: gateway}}, servers: {servers}}}", "a")
+    mesh = world(*SERVICE_OBJECTS, gateway, make("VirtualService", "r", spec, "a"))
+    (missing,) = [shown_problem(p) for p in problems_of(mesh) if p.code == "destination-not-found"]
+    assert missing.severity is Severity.ERROR
+    hosts = problem_hosts(sources(mesh.mesh), missing)
+    assert hosts[0] == "gateway a/g"
+    assert WEB not in hosts
+    view = show_graph(GRAPH, MeshContext([(missing, hosts)], [], {}), "a")
+    assert [gateway["errors"] for gateway in view["gateways"]] == [1, 0]
 
 
 SERVICE_OBJECTS = (

@@ -35,6 +35,7 @@ async def found(text: str, *objects: Plain) -> dict[str, list[str]]:
         ("WEB virtualservice", [], [], ["VirtualService web"]),
         ("old a", ["old-web"], [], []),
         ("b", ["old-web", "web"], ["api-0.b-1", "web-0.a-1"], ["VirtualService web"]),
+        ("a/web", ["web"], ["web-0.a-1"], ["VirtualService web"]),
         ("nosuch", [], [], []),
         ("", [], [], []),
     ],
@@ -47,6 +48,21 @@ async def test_all_words_must_match_and_names_count_most(
         "proxies": proxies,
         "objects": objects,
     }
+
+
+async def test_objects_are_found_by_their_hosts() -> None:
+    edge = make("VirtualService", "edge", "{hosts: [shop.example.com], http: [{route: [{destination: {host: web}}]}]}")
+    servers = "[{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*/shop.example.com']}]"
+    gateway = make("Gateway", "front", f"{{selector: {{app: gateway}}, servers: {servers}}}")
+    answer = await found("shop.example.com", edge, gateway)
+    assert answer["objects"] == ["VirtualService edge", "Gateway front"]
+
+
+async def test_equal_names_come_first() -> None:
+    named = make("VirtualService", "web", "{hosts: [x], http: [{route: [{destination: {host: y}}]}]}", "z")
+    other = make("VirtualService", "webs", "{hosts: [x], http: [{route: [{destination: {host: y}}]}]}", "a")
+    assert (await found("z/web", named, other))["objects"] == ["VirtualService web"]
+    assert (await found("web", named, other))["objects"] == ["VirtualService web", "VirtualService webs"]
 
 
 async def test_results_are_limited() -> None:

@@ -103,7 +103,10 @@ def test_state_directory_is_created(tmp_path: pathlib.Path) -> None:
         (["--tlsCertFile=a"], "--tlsCertFile requires --tlsKeyFile and --caCertFile"),
         (["--tlsKeyFile=a", "--caCertFile=a"], "--tlsKeyFile requires --tlsCertFile"),
         (["--tokenKeys=none"], "--tokenKeys: cannot use none: No such file or directory"),
-        (["--tokenKeys=text"], "--tokenKeys: cannot use text: invalid JSON: JSON is malformed: invalid character (byte 0)"),
+        (
+            ["--tokenKeys=text"],
+            "--tokenKeys: cannot use text: invalid JSON: JSON is malformed: invalid character (byte 0)",
+        ),
     ],
 )
 def test_incomplete_credentials_are_refused(

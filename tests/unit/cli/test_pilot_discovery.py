@@ -85,7 +85,14 @@ def test_occupied_port_aborts_the_start(flag: str, occupied_port: int, tmp_path:
 
 def test_process_logs_flags_serves_and_ends_on_sigterm(tmp_path: pathlib.Path) -> None:
     http = free_port()
-    arguments = flags(tmp_path, httpAddr=f"127.0.0.1:{http}", secureGRPCAddr="", plugins="0", context="prod", log_output_level="adss:info")
+    arguments = flags(
+        tmp_path,
+        httpAddr=f"127.0.0.1:{http}",
+        secureGRPCAddr="",
+        plugins="0",
+        context="prod",
+        log_output_level="adss:info",
+    )
     process = subprocess.Popen([PROGRAM, "discovery", *arguments], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     lines = []

@@ -31,6 +31,7 @@ DEFAULT_PARTS = [
     "the issuers' key sets",
     "the host names of gateways",
     "sweeps",
+    "the clock of expiry checks",
     "health checks of the mesh",
     "the schedule of health checks",
     "the history for the dashboard",
@@ -160,9 +161,9 @@ async def test_periodic_jobs(
     journal = PartRecorder()
     journal.spy(monkeypatch, control_plane, "PeriodicJobs")
     plane = make(tmp_path, environ)
-    sweeps, checks, history, memory = journal.args_of("PeriodicJobs")
-    assert {args[0] for args in (sweeps, checks, history, memory)} == {plane._clock}
-    assert (sweeps[1], checks[1], history[1], memory[1]) == (10.0, 10.0, PERIOD, 60.0)
+    sweeps, ticks, checks, history, memory = journal.args_of("PeriodicJobs")
+    assert {args[0] for args in (sweeps, ticks, checks, history, memory)} == {plane._clock}
+    assert (sweeps[1], ticks[1], checks[1], history[1], memory[1]) == (10.0, 300.0, 10.0, PERIOD, 60.0)
     assert [job.__qualname__ for job in sweeps[2]] == ["Discovery.sweep_in_steps", "NackRecorder.sweep", "Pusher.sweep"]
     assert [job.__qualname__ for job in checks[2]] == jobs
     assert [job.__qualname__ for job in history[2]] == ["DashboardData.sample"]

@@ -161,7 +161,10 @@ def _endpoint_reasons(facts: ServiceFacts, target: Service) -> Iterator[ServiceR
 
 
 def _proxy_reasons(context: MeshContext, ref: ServiceRef) -> Iterator[ServiceReason]:
-    for state, text in (("refused", "refuse their configuration"), ("stale", "have not answered")):
+    for state, text in (
+        ("refused", "reject their configuration"),
+        ("stale", "have not acknowledged their configuration"),
+    ):
         count = sum(proxy.state == state and ref in proxy.services for proxy in context.unhealthy)
         if count:
             yield ServiceReason("error" if state == "refused" else "warning", f"{count} of its proxies {text}.")

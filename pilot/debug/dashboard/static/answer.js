@@ -88,12 +88,12 @@ export function drawAnswer(element, state, now) {
 // Draws the tiles, which are links to lists.
 export function drawTiles(element, state) {
   const { fleet, problems, mesh, changes, certificates } = state, now = Date.now() / 1000;
-  const tile = (href, value, name, level = "", more = "") => link(href, h("b", { class: level }, value), h("span", {}, name, more ? h("small", {}, more) : null));
+  const tile = (href, value, name, level = "", more = "", moreLevel = "") => link(href, h("b", { class: level }, value), h("span", {}, name, more ? h("small", { class: moreLevel }, more) : null));
   const soon = certificates.filter((one) => one.ends < now + 7 * DAY).length, unsynced = fleet.refused + fleet.stale;
   const other = [problems.counts.warnings && count(problems.counts.warnings, "warning"), problems.counts.infos && count(problems.counts.infos, "note")].filter(Boolean).join(", ");
   show(
     element, tile("#/", mesh ? number(mesh.services) : "…", "services", "", mesh ? `in ${count(mesh.namespaces.length, "namespace")}` : ""),
-    tile(to("proxies"), number(fleet.proxies), "proxies", fleet.refused ? "bad" : fleet.stale ? "warn" : "", unsynced ? `${number(unsynced)} not up to date` : fleet.waiting ? `${number(fleet.waiting)} being updated` : fleet.proxies ? "up to date" : "none connected"),
+    tile(to("proxies"), number(fleet.proxies), "proxies", "", unsynced ? `${number(unsynced)} not up to date` : fleet.waiting ? `${number(fleet.waiting)} being updated` : fleet.proxies ? "up to date" : "none connected", fleet.refused ? "bad" : fleet.stale ? "warn" : ""),
     tile(to("problems"), number(problems.counts.errors), problems.counts.errors === 1 ? "error" : "errors", problems.counts.errors ? "bad" : "", other),
     tile(to("changes"), changes.length ? clock(changes[0].time) : "–", "last change", "", changes.length ? changeName(changes[0]) : ""),
     tile(to("certificates"), soon ? number(soon) : number(certificates.length), "certificates", soon ? "warn" : "", soon ? "expired or expiring soon" : "valid for 7 days"),

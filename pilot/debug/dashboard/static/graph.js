@@ -12,7 +12,7 @@ export const isUnready = (node) => node.total !== undefined && node.total >= 0 &
 // The state of a place in words, worst first.
 export function wordsOf(node) {
   const words = [
-    node.refused && `${count(node.refused, "proxy refuses", "proxies refuse")} configuration`, node.errors && count(node.errors, "error"),
+    node.refused && `${count(node.refused, "proxy rejects", "proxies reject")} configuration`, node.errors && count(node.errors, "error"),
     node.stale && `${count(node.stale, "proxy does", "proxies do")} not answer`, node.unready && `${count(node.unready, "service")} without ready endpoints`,
     isUnready(node) && (node.total ? `none of ${node.total} endpoints is ready` : "no endpoints"), node.warnings && count(node.warnings, "warning"),
   ].filter(Boolean);
@@ -223,7 +223,7 @@ export function legend(traffic) {
     "div", { class: "legend" },
     h("span", {}, h("i", { class: "line route" }), "routed by a VirtualService or HTTPRoute"), h("span", {}, h("i", { class: "line policy" }), "admitted by an AuthorizationPolicy"),
     traffic ? h("span", {}, h("i", { class: "line traffic" }), "traffic: requests, success, p99") : null,
-    mark("ok", "healthy"), mark("warn", "warning, not ready or not answering"), mark("bad", "error or refused"),
+    mark("ok", "healthy"), mark("warn", "warning, not ready or not answering"), mark("bad", "error or rejected"),
     h("span", {}, icon("lock"), " mutual TLS required"), h("span", {}, icon("shield"), " only some callers"), h("span", {}, icon("closed"), " no callers"),
   );
 }

@@ -34,7 +34,7 @@ export function drawProblems(state, query) {
     namespace ? h("p", {}, `In namespace ${namespace}. `, link(to("problems"), "Show all")) : null,
     matching.length ? h("ul", { class: "items" }, matching.slice(0, MOST).map(problemItem)) : h("p", { class: "none" }, items.length ? "No problem of this sort." : "There are no problems."),
     matching.length > MOST ? h("p", {}, `${number(matching.length - MOST)} more: choose a severity, or see `, link("/debug/problemz?pretty", "all as JSON"), ".") : null,
-    h("p", { class: "soft" }, "On the command line:"), command(`pilotctl problems${namespace ? ` -n ${namespace}` : ""}`),
+    h("p", { class: "soft" }, "CLI:"), command(`pilotctl problems${namespace ? ` -n ${namespace}` : ""}`),
   ];
 }
 
@@ -54,7 +54,7 @@ export function drawProxies(answer, query, now, go) {
     filterLinks("State", "state", [["", "all"], ["refused", "rejecting"], ["stale", "not responding"], ["waiting", "updating"], ["synced", "up to date"]], query, to("proxies")),
     rows.length ? table(["proxy", "state", "type", "version", "connected for"], rows) : h("p", { class: "none" }, text || state || namespace ? "No proxy matches." : "No proxy is connected."),
     total > rows.length ? h("p", {}, `${number(total - rows.length)} more: filter by name.`) : null,
-    h("p", { class: "soft" }, "On the command line:"), command("pilotctl proxy-status"),
+    h("p", { class: "soft" }, "CLI:"), command("pilotctl proxy-status"),
   ];
 }
 

@@ -86,10 +86,10 @@ export function drawObject(answer, state, path) {
     problems.length ? section("Problems", h("ul", { class: "items" }, problems.map(problemItem))) : null,
     answer.certificates.length ? section("Certificate", answer.certificates.map((one) => h("p", {}, mark(one.ends < Date.now() / 1000 ? "bad" : one.ends < Date.now() / 1000 + 7 * 86400 ? "warn" : "ok", one.ends < Date.now() / 1000 ? `expired ${span(Date.now() / 1000 - one.ends)} ago` : `${span(one.ends - Date.now() / 1000)} left`), ` until ${new Date(one.ends * 1000).toISOString().slice(0, 16).replace("T", " ")} UTC`))) : null,
     answer.hosts.length ? section("Routes to", h("ul", {}, answer.hosts.map((host) => { const parts = host.split("."); return h("li", {}, host.endsWith(".svc.cluster.local") ? link(toService({ namespace: parts[1], host }), host) : host); }))) : null,
-    showFile ? section("In the file", body) : null,
-    shownForce ? showFile ? fold("force", answer.object && refusedNow ? "In force: the last valid version" : "In force", false, shownForce) : section("In force", shownForce) : null,
-    body && !showFile ? fold("file", "In the file", false, body) : null,
+    showFile ? section("Source file", body) : null,
+    shownForce ? showFile ? fold("force", answer.object && refusedNow ? "Active configuration: the last valid version" : "Active configuration", false, shownForce) : section("Active configuration", shownForce) : null,
+    body && !showFile ? fold("file", "Source file", false, body) : null,
     changes.length ? section("What changed", h("ul", { class: "items" }, changes.map((change) => changeItem(change)))) : null,
-    section("On the command line", command(`kubectl get ${ref.group ? `${name}.${ref.group}` : name} ${ref.name}${ref.namespace ? ` -n ${ref.namespace}` : ""} -o yaml`), problems.length ? command(`pilotctl problems${ref.namespace ? ` -n ${ref.namespace}` : ""}`) : null, answer.source.startsWith("/") ? command(`pilotctl analyze ${answer.source}`) : null),
+    section("CLI", command(`kubectl get ${ref.group ? `${name}.${ref.group}` : name} ${ref.name}${ref.namespace ? ` -n ${ref.namespace}` : ""} -o yaml`), problems.length ? command(`pilotctl problems${ref.namespace ? ` -n ${ref.namespace}` : ""}`) : null, answer.source.startsWith("/") ? command(`pilotctl analyze ${answer.source}`) : null),
   ];
 }

@@ -7,10 +7,10 @@ const TYPES = [["cds", "clusters", "clusters"], ["lds", "listeners", "listeners"
 const titleOf = (type) => (TYPES.find(([name]) => name === type) || [type, type])[1];
 
 export function drawProxy(answer, type, resource, now) {
-  const tabs = h("nav", { class: "filters", "aria-label": "Resources" }, answer.types.map((one) => h("a", { href: toProxy(answer.id, one.type), "aria-current": one.type === type ? "true" : null }, titleOf(one.type), one.error ? " (refused)" : "")));
+  const tabs = h("nav", { class: "filters", "aria-label": "Resources" }, answer.types.map((one) => h("a", { href: toProxy(answer.id, one.type), "aria-current": one.type === type ? "true" : null }, titleOf(one.type), one.error ? " (rejected)" : "")));
   const rows = answer.types.map((one) => [
     link(toProxy(answer.id, one.type), titleOf(one.type)),
-    one.error ? mark("bad", `refused since ${clock(one.since)}`) : one.waits ? mark(now - one.sent > 10 ? "warn" : "busy", `no answer for ${span(now - one.sent)}`) : mark("ok", "up to date"),
+    one.error ? mark("bad", `rejected since ${clock(one.since)}`) : one.waits ? mark(now - one.sent > 10 ? "warn" : "busy", `no answer for ${span(now - one.sent)}`) : mark("ok", "up to date"),
     one.sent ? `${clock(one.sent, true)}` : "never", one.error ? [code(one.error), one.causes.length ? h("p", {}, "built from ", one.causes.map((ref, index) => [index ? ", " : "", objectLink(ref)])) : null] : "",
   ]);
   const pod = answer.proxy;
@@ -20,7 +20,7 @@ export function drawProxy(answer, type, resource, now) {
     answer.services.length ? h("p", {}, "Serves ", answer.services.slice(0, 6).map(([host, namespace], index) => [index ? ", " : "", serviceLink({ host, namespace })]), answer.services.length > 6 ? ` and ${answer.services.length - 6} more` : "", ".") : null,
     type ? null : section("State by type", table(["type", "state", "last sent", "message"], rows)),
     section(type ? `Its ${titleOf(type)}` : "Its configuration", tabs, h("div", { id: "resources", "data-own": true }, type ? "Loading …" : null)),
-    section("On the command line", command(`pilotctl proxy-status ${pod}`), type ? command(`pilotctl proxy-config ${(TYPES.find(([name]) => name === type) || [0, 0, type])[2]} ${pod}`) : null, resource ? command(`pilotctl explain ${pod} '${resource}'`) : null),
+    section("CLI", command(`pilotctl proxy-status ${pod}`), type ? command(`pilotctl proxy-config ${(TYPES.find(([name]) => name === type) || [0, 0, type])[2]} ${pod}`) : null, resource ? command(`pilotctl explain ${pod} '${resource}'`) : null),
   ];
 }
 

@@ -22,7 +22,7 @@ export function drawService(service, state) {
     section("Certificates", h("p", {}, "Mutual TLS is ", h("b", {}, MTLS[service.mtls] || "unknown"), service.mtlsBy.length ? [" because of ", objectLink(service.mtlsBy[service.mtlsBy.length - 1])] : " by default", "."),
       service.accounts.length ? h("p", {}, "Its workloads identify themselves as ", service.accounts.map((account, index) => [index ? ", " : "", h("code", {}, `${namespace}/sa/${account}`)]), ". ", link(to("certificates"), "CA certificates")) : null),
     changes.length ? section("What changed", h("ul", { class: "items" }, changes.map((change) => changeItem(change)))) : null,
-    section("On the command line", command(`pilotctl describe service ${host.split(".")[0]} -n ${namespace}`), service.endpoints.find((one) => one.proxy) ? command(`pilotctl proxy-config clusters ${podOf(service)} --fqdn ${host}`) : null),
+    section("CLI", command(`pilotctl describe service ${host.split(".")[0]} -n ${namespace}`), service.endpoints.find((one) => one.proxy) ? command(`pilotctl proxy-config clusters ${podOf(service)} --fqdn ${host}`) : null),
   ];
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pilot.debug.dashboard.graph import CachedGraph
-from pilot.debug.dashboard.search import MOST, search
+from pilot.debug.dashboard.search import MOST, MOST_IN_FULL, search
 from testing.mesh.debug_server import sources
 from testing.mesh.listeners import service
 from testing.mesh.objects import Plain, make, world
@@ -18,10 +18,10 @@ OBJECTS = (
 )
 
 
-async def found(text: str, *objects: Plain) -> dict[str, list[str]]:
+async def found(text: str, *objects: Plain, most: int = MOST) -> dict[str, list[str]]:
     mesh_world = world(*(objects or OBJECTS))
     pages = sources(mesh_world.mesh, connection("web-0.a"), connection("api-0.b"))
-    answer = await search(pages, await CachedGraph(mesh_world.mesh).get(), text)
+    answer = await search(pages, await CachedGraph(mesh_world.mesh).get(), text, most)
     return {
         kind: [item.get("host") or item.get("id") or f"{item['kind']} {item['name']}" for item in of["items"]]
         for kind, of in answer.items()
@@ -65,6 +65,7 @@ async def test_equal_names_come_first() -> None:
     assert (await found("web", named, other))["objects"] == ["VirtualService web", "VirtualService webs"]
 
 
-async def test_results_are_limited() -> None:
+async def test_results_are_limited_unless_more_are_requested() -> None:
     many = [service(f"s{number}", "[{name: http, port: 80}]") for number in range(MOST + 1)]
     assert len((await found("s", *many))["services"]) == MOST
+    assert len((await found("s", *many, most=MOST_IN_FULL))["services"]) == MOST + 1

@@ -141,8 +141,8 @@ async def test_unhealthy_proxies_and_problems_of_the_service_are_reported() -> N
     context = MeshContext([(problems[0], ()), (problems[1], ())], proxies, {})
     answer = await describe(WEB, POD, SLICE, context=context)
     assert reasons(answer) == [
-        ("error", "1 of its proxies refuse their configuration."),
-        ("warning", "2 of its proxies have not answered."),
+        ("error", "1 of its proxies reject their configuration."),
+        ("warning", "2 of its proxies have not acknowledged their configuration."),
     ]
     assert [problem["code"] for problem in answer["problems"]] == ["d"]
 

@@ -71,6 +71,7 @@ from pilot.lib.logging.log import scope, watch_drops
 from pilot.lib.metrics.metrics import CHANGES, PUSHES, Metrics
 from pilot.lib.xds_types import SECRET
 from pilot.mesh.analysis.listed import CHECKS
+from pilot.mesh.tables.clock import NOW
 from pilot.mesh.tables.database import EVERY_ACCOUNT, MESH_CONFIG, Mesh
 from pilot.settings import Settings
 from pilot.xds.admission import (
@@ -155,6 +156,7 @@ class ControlPlane:
         self.db = Mesh(
             settings.mesh, environment=os.environ, on_failure=functools.partial(report_failure, self.metrics)
         )
+        self.db.commit([(self.db.clock, NOW, time.time())])
         ignored = (
             *settings.kubernetes.ignored,
             *(() if settings.mesh.registry.mcs_discovery else (f"*.{MULTICLUSTER}",)),
@@ -455,7 +457,6 @@ class ControlPlane:
             (self.discovery.sweep_in_steps, self.nacks.sweep, self.pusher.sweep, *secret_access),
         )
         yield Part("sweeps", sweeps.start, sweeps.stop)
-        self.db.commit([(self.db.clock, "now", time.time())])  # without listeners, whose timers do not run yet
         ticks = PeriodicJobs(self._clock, CLOCK_SECONDS, (self._set_clock,))
         yield Part("the clock of expiry checks", ticks.start, ticks.stop)
         patches = (PatchMetrics(self.db, self.metrics).check,) if self.settings.debug.patch_metrics else ()
@@ -469,7 +470,7 @@ class ControlPlane:
 
     def _set_clock(self) -> None:
         """Write the time, by which checks decide whether certificates have expired."""
-        self.discovery.commit([(self.db.clock, "now", time.time())], {})
+        self.discovery.commit([(self.db.clock, NOW, time.time())], {})
 
     # -- gRPC ports ----------------------------------------------------------------------------------------------------
 

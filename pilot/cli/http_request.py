@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 _PORT = re.compile(r":?\d+")
-_BARE_IPV6 = re.compile(r"(?P<host>[0-9A-Fa-f:]*:[0-9A-Fa-f]*:[0-9A-Fa-f:]*?):(?P<port>\d+)")
+_BARE_IPV6 = re.compile(r"[0-9A-Fa-f:]+:[0-9]+")
 _HOST = re.compile(r"[^/?#@\s\[\]:]+|\[[0-9A-Fa-f:.%]+\]")
 
 
@@ -44,10 +44,9 @@ def parse_address(text: str, port: int) -> str:
     url = (address if "://" in address else f"http://{address}").rstrip("/")
     try:
         parts = urlsplit(url)
-        if match := _BARE_IPV6.fullmatch(parts.netloc):
-            raise AddressError(
-                f"invalid address {text!r}: write IPv6 addresses in brackets: [{match['host']}]:{match['port']}"
-            )
+        if parts.netloc.count(":") > 2 and _BARE_IPV6.fullmatch(parts.netloc):
+            bare_host, _, bare_port = parts.netloc.rpartition(":")
+            raise AddressError(f"invalid address {text!r}: write IPv6 addresses in brackets: [{bare_host}]:{bare_port}")
         number = parts.port
     except AddressError:
         raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import click
 
@@ -12,12 +13,12 @@ _DOMAIN = r"[^/\s:]+"
 
 
 class RequestText(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.5
-    """Text that matches `pattern`. `expected` describes such texts to users."""
+    """Text for which `match` returns a match. `expected` describes such texts to users."""
 
     name = "text"
 
-    def __init__(self, pattern: str, expected: str) -> None:
-        self._pattern, self._expected = re.compile(pattern), expected
+    def __init__(self, match: Callable[[str], object], expected: str) -> None:
+        self._match, self._expected = match, expected
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the text. Raise click.BadParameter if it does not match, or if it is not UTF-8."""
@@ -25,19 +26,29 @@ class RequestText(click.ParamType):  # type: ignore[type-arg]  # generic only si
             value.encode()
         except UnicodeEncodeError:
             self.fail("not valid UTF-8; percent-encode other bytes", param, ctx)
-        if not self._pattern.fullmatch(value):
+        if not self._match(value):
             self.fail(f"{value!r}: expected {self._expected}", param, ctx)
         return value
 
 
-METHOD = RequestText(r"[!#$%&'*+.^_`|~0-9A-Z-]+", "one method in upper case, such as GET")
-PATH = RequestText(r"/[^\s\x00-\x1f\x7f]*", "a path that begins with / and contains no spaces, such as /a%20b")
-HOST = RequestText(r"[^\s/@?#]+", "NAME or NAME:PORT")
-SERVER_NAME = RequestText(r"[^\s/:@?#]+", "a host name")
-HEADER = RequestText(rf"{_TOKEN}=[^\x00-\x08\x0a-\x1f\x7f]*", "NAME=VALUE")
-CLAIM = RequestText(r"(?s)[^=]+=.*", "NAME=VALUE")
-NAMESPACE = RequestText(_LABEL, "the name of a namespace: at most 63 lower-case letters, digits and hyphens")
+_METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Z-]+")
+METHOD = RequestText(_METHOD.fullmatch, "one method in upper case, such as GET")
+_PATH = re.compile(r"/[^\s\x00-\x1f\x7f]*")
+PATH = RequestText(_PATH.fullmatch, "a path that begins with / and contains no spaces, such as /a%20b")
+_HOST = re.compile(r"[^\s/@?#]+")
+HOST = RequestText(_HOST.fullmatch, "NAME or NAME:PORT")
+_SERVER_NAME = re.compile(r"[^\s/:@?#]+")
+SERVER_NAME = RequestText(_SERVER_NAME.fullmatch, "a host name")
+_HEADER = re.compile(rf"{_TOKEN}=[^\x00-\x08\x0a-\x1f\x7f]*")
+HEADER = RequestText(_HEADER.fullmatch, "NAME=VALUE")
+_CLAIM = re.compile(r"(?s)[^=]+=.*")
+CLAIM = RequestText(_CLAIM.fullmatch, "NAME=VALUE")
+_NAMESPACE = re.compile(_LABEL)
+NAMESPACE = RequestText(
+    _NAMESPACE.fullmatch, "the name of a namespace: at most 63 lower-case letters, digits and hyphens"
+)
+_PRINCIPAL = re.compile(rf"(?:spiffe://)?{_DOMAIN}/ns/{_LABEL}/sa/[^/\s]+|spiffe://{_DOMAIN}/[^\s]+")
 PRINCIPAL = RequestText(
-    rf"(?:spiffe://)?{_DOMAIN}/ns/{_LABEL}/sa/[^/\s]+|spiffe://{_DOMAIN}/[^\s]+",
+    _PRINCIPAL.fullmatch,
     "DOMAIN/ns/NAMESPACE/sa/ACCOUNT, or a whole SPIFFE ID: spiffe://DOMAIN/PATH",
 )

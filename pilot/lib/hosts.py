@@ -107,3 +107,22 @@ def bracketed(host: str) -> str:
 def with_port(host: str, port: int) -> str:
     """Return `host:port`. An IPv6 address is in brackets."""
     return f"{bracketed(host)}:{port}"
+
+
+class OverlappingHosts:
+    """A set of hosts that finds out whether a host covers one of them or is covered by one.
+
+    The cost depends on the length of the host, and on the logarithm of the size of the set.
+    """
+
+    def __init__(self, hosts: Iterable[str]) -> None:
+        self._matcher, self._reversed = HostMatcher(names := set(hosts)), sorted(name[::-1] for name in names)
+
+    def overlap(self, host: str) -> bool:
+        """Return whether `matches` is true for the host and one of the set."""
+        ending = host[1:][::-1] if is_wildcard(host) else host[::-1]
+        place = bisect.bisect_left(self._reversed, ending)
+        covered = place < len(self._reversed) and (
+            self._reversed[place].startswith(ending) if is_wildcard(host) else self._reversed[place] == ending
+        )
+        return covered or bool(self._matcher.wildcards_of(host))

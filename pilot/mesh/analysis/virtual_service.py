@@ -11,7 +11,7 @@ from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import Problem, Problems, below, warning
 from pilot.config.validation.traffic.headers import is_claim
 from pilot.derive import derived
-from pilot.lib.hosts import matches
+from pilot.lib.hosts import OverlappingHosts
 from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.destination import check_destination
 from pilot.mesh.analysis.export_to import check_export_to
@@ -60,6 +60,8 @@ def virtual_service_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
     )
 
 
+_MAX_GATEWAYS = 20
+"""Maximum number of gateways of a VirtualService whose workloads are searched for a RequestAuthentication."""
 VIRTUAL_SERVICES = Check("VirtualService", _keys, virtual_service_problems)
 
 
@@ -87,7 +89,7 @@ def _check_claims(db: Mesh, spec: VirtualService) -> Problems:
     path = next(_claims(spec), None)
     if path is None:
         return
-    for name in spec.gateways:
+    for name in spec.gateways[:_MAX_GATEWAYS]:
         gateway = GATEWAY.get(db, gateway_key(name)) if name != MESH else None
         for namespace, labels in selected_anywhere(db, gateway.spec.selector, "") if gateway is not None else ():
             if not policy_keys(db, REQUEST_AUTHENTICATION.id.name, PolicySubjectKey(namespace, labels)):
@@ -183,6 +185,7 @@ def _check_hosts(db: Mesh, o: Object[VirtualService]) -> Problems:
     own = binding(db, o.key)
     if own is None:
         return
+    served = _served_hosts(db, own)
     for index, host in enumerate(o.spec.hosts):
         older = _older_claim(db, own, host)
         if older is not None:
@@ -191,7 +194,7 @@ def _check_hosts(db: Mesh, o: Object[VirtualService]) -> Problems:
                 f"[{index}]",
                 f"the older VirtualService {older.namespace}/{older.name} claims {host} in the mesh",
             )
-        if not _is_served(db, own, host):
+        if served is not None and not served.overlap(host.lower()):
             yield warning("host-not-served", f"[{index}]", f"none of its gateways has a server for {host}")
 
 
@@ -215,17 +218,13 @@ def _compete(one: Binding, other: Binding) -> bool:
     return not one.export_to.isdisjoint(other.export_to)
 
 
-def _is_served(db: Mesh, own: Binding, host: str) -> bool:
-    """Return whether at least one gateway of a binding has a server for the host.
+def _served_hosts(db: Mesh, own: Binding) -> OverlappingHosts | None:
+    """Return the hosts of the gateways of a binding that are visible to it, or None if there are none.
 
     Missing gateways are ignored, because another check reports them.
     """
-    by_gateway = [servers(db, gateway_key(name)) for name in own.gateways if name != MESH]
-    served = [h for listed in by_gateway for server in listed for h in server.hosts]
-    if MESH in own.gateways or not served:
-        return True
-    return any(
-        matches(host.lower(), h.rpartition("/")[2].lower())
-        for h in served
-        if h.rpartition("/")[0] in ("", "*", own.key.namespace)
-    )
+    if MESH in own.gateways:
+        return None
+    listed = (server for name in own.gateways for server in servers(db, gateway_key(name)))
+    hosts = [host.lower().rpartition("/") for server in listed for host in server.hosts]
+    return OverlappingHosts(n for where, _, n in hosts if where in ("", "*", own.key.namespace)) if hosts else None

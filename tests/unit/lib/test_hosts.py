@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from pilot.lib.hosts import (
     HostMatcher,
+    OverlappingHosts,
     bracketed,
     full_name,
     is_wildcard,
@@ -70,6 +71,17 @@ def test_most_specific_covering_host(host: str, candidates: list[str]) -> None:
     assert most_specific(host, candidates) == min(exact or covering, key=specificity, default=None)
     many = {*candidates, *(f"*.other{i}" for i in range(200))}
     assert most_specific(host, many) == most_specific(host, candidates)
+
+
+@given(HOSTS, st.lists(HOSTS))
+def test_hosts_that_overlap(host: str, others: list[str]) -> None:
+    assert OverlappingHosts(others).overlap(host) is any(matches(host, other) for other in others)
+
+
+def test_thousands_of_hosts_are_compared_in_logarithmic_time() -> None:
+    hosts = OverlappingHosts(f"h{i}.example.com" for i in range(100_000))
+    assert all(hosts.overlap(f"*{i}.example.com") for i in range(100_000))
+    assert not any(hosts.overlap(f"*.h{i}.example.com") for i in range(100_000))
 
 
 def test_most_specific_of_many_wildcards_is_looked_up() -> None:

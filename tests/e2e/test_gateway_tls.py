@@ -287,15 +287,15 @@ def test_secret_is_replaced_without_losing_connections(edge: Edge) -> None:
 
 def test_invalid_secret_is_reported_and_the_old_one_stays(edge: Edge) -> None:
     edge.write("simple", data_secret("simple", {"tls.crt": b"garbage", "tls.key": SERVER.private_key}))
-    problems = eventually(
-        lambda: [p for p in json.loads(edge.pilot.get("/debug/problemz")) if p["code"] == "credential-unusable"],
-        10,
-        "a problem",
-    )
+
+    def unusable() -> list[dict[str, str]]:
+        return [p for p in json.loads(edge.pilot.get("/debug/problemz")) if p["code"] == "credential-unusable"]
+
+    problems = eventually(unusable, 10, "a problem")
     assert any("data[tls.crt] of Secret edge/simple" in problem["message"] for problem in problems)
     assert edge.serial("simple") == SERVER.certificate.serial_number
     edge.write("simple", tls_secret("simple", SERVER))
-    eventually(lambda: "edge/simple" not in edge.pilot.get("/debug/problemz"), 10, "the problem is resolved")
+    eventually(lambda: not unusable(), 10, "the problem is resolved")
     assert edge.serial("simple") == SERVER.certificate.serial_number
 
 

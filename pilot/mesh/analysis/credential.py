@@ -104,21 +104,31 @@ def check_material(db: Mesh, path: str, name: CredentialKey, material: KeyPair |
         yield report(code, path, f"the certificate of {kind_name(name)} {name.namespace}/{name.names[-1]} {text}")
 
 
-@derived
 def _expiry(db: Mesh, pem: bytes, roots: bool) -> tuple[bool, str] | None:
     """Return whether a credential has expired, and the text about it, or None if it does not expire soon.
 
     The result is None if the time is unknown.
     """
-    now, end = current_time(db), _end(db, pem, roots)
-    if now is None or end > now + SOON:
+    end = _end(pem, roots)
+    if math.isinf(end):
+        return None
+    state = _expiry_state(db, int(end))
+    if not state:
         return None
     text = datetime.datetime.fromtimestamp(end, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return (True, f"expired on {text}") if end <= now else (False, f"expires on {text}, in less than 7 days")
+    return (True, f"expired on {text}") if state == "expired" else (False, f"expires on {text}, in less than 7 days")
 
 
 @derived
-def _end(db: Mesh, pem: bytes, roots: bool) -> float:
+def _expiry_state(db: Mesh, end: int) -> str:
+    """Return "expired", "soon" or "" for a time in Unix seconds. Checks are repeated only if this changes."""
+    now = current_time(db)
+    if now is None or end > now + SOON:
+        return ""
+    return "expired" if end <= now else "soon"
+
+
+def _end(pem: bytes, roots: bool) -> float:
     """Return when a chain's first certificate expires, or the last of several roots. The result is a Unix time."""
     periods = [validity_period(block) for block in (certificate_blocks(pem) if roots else (pem,))]
     return max((period.ends for period in periods if period is not None), default=math.inf)

@@ -6,14 +6,14 @@ from pilot.config.problem import ObjectRef, Problem
 from pilot.derive import derived
 from pilot.mesh.analysis.check import Check
 from pilot.mesh.tables.database import Mesh
-from pilot.mesh.tables.nacks import NackGroup, describe_nacks, nacks_in, rejections
+from pilot.mesh.tables.nacks import RejectionKey, describe_nacks, nacks_in, rejections
 
 _SUSPECTS = ("EnvoyFilter", "VirtualService", "HTTPRoute", "Gateway", "DestinationRule")
 """Kinds that cause most rejections, the most likely first."""
 
 
 @derived
-def nack_problems(db: Mesh, rejection: NackGroup) -> tuple[Problem, ...]:
+def nack_problems(db: Mesh, rejection: RejectionKey) -> tuple[Problem, ...]:
     """Return a problem with the most suspicious of the objects that the rejected resources are built from.
 
     The message names the other objects. If no object is known, the problem has none.

@@ -14,7 +14,7 @@ from pilot.mesh.tables.database import Mesh
 _LISTED = 3
 
 
-class NackGroup(NamedTuple):
+class RejectionKey(NamedTuple):
     """A resource type, and the objects that the rejected resources are derived from, as far as they are known."""
 
     type_name: str
@@ -22,13 +22,13 @@ class NackGroup(NamedTuple):
 
 
 @derived
-def rejections(db: Mesh) -> tuple[NackGroup, ...]:
+def rejections(db: Mesh) -> tuple[RejectionKey, ...]:
     """Return the types and the objects of all rejections. Proxies that reject the same share an entry."""
-    return tuple(NackGroup(*bucket) for bucket in db.nacks.buckets("rejection"))
+    return tuple(RejectionKey(*bucket) for bucket in db.nacks.buckets("rejection"))
 
 
 @derived
-def nacks_in(db: Mesh, rejection: NackGroup) -> tuple[Nack, ...]:
+def nacks_in(db: Mesh, rejection: RejectionKey) -> tuple[Nack, ...]:
     """Return the rejections of a type that have the same objects, one for each proxy."""
     keys = db.nacks.keys("rejection", tuple(rejection))
     return tuple(nack for key in keys if (nack := db.nacks.get(key)) is not None)

@@ -113,7 +113,9 @@ def test_mutual_tls_and_policies_between_sidecars(secure: Sample) -> None:
     with pytest.raises(ConnectionError):
         secure.ask(9303, "/reviews", address="127.0.0.4")
     secrets = secure.ctl("proxy-config", "secrets", "storefront")
-    assert re.search(r"^default\s+Cert Chain\s+ACTIVE\s+yes\s.*\sspiffe://cluster.local/ns/shop/sa/storefront$", secrets, re.M)
+    assert re.search(
+        r"^default\s+Cert Chain\s+ACTIVE\s+yes\s.*\sspiffe://cluster.local/ns/shop/sa/storefront$", secrets, re.M
+    )
     assert re.search(r"^ROOTCA\s+CA\s+ACTIVE\s+yes\s", secrets, re.M)
     check = ("authz", "check", "reviews", "--from-principal", "cluster.local/ns/shop/sa/storefront", "--method")
     assert re.match(r"ALLOWED: .*AuthorizationPolicy shop/reviews", secure.ctl(*check, "GET"))

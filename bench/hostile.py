@@ -68,6 +68,8 @@ def search(options: argparse.Namespace) -> int:
         for name, kind in KINDS.items():
             if options.words and not any(word in name for word in options.words):
                 continue
+            gc.collect()  # the garbage of the previous kind
+            gc.freeze()
             started = time.process_time()
             rows = search_kind(product, name, kind, options)
             faults = sorted({f"{fault.entrance}: {fault.text}" for fault in product.faults})

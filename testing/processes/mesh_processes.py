@@ -70,7 +70,8 @@ class RealMesh:
         work.mkdir(exist_ok=True)
         more = ["--meshConfig", str(self.work / "mesh.yaml"), "--networksConfig", str(self.work / "networks.yaml")]
         more += ["--configDir", f"{WEST}={self.west}", "--ctrlz_port", str(control := free_port())]
-        plane = ControlPlane(work, self.folder, more=more)
+        # Allocated addresses depend on the order of edits, so a new control plane would allocate others.
+        plane = ControlPlane(work, self.folder, more=more, environ={"PILOT_ENABLE_IP_AUTOALLOCATE": "false"})
         plane.ports["control"] = control
         return plane
 

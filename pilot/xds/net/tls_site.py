@@ -16,6 +16,7 @@ from typing import Any
 from aiohttp import web
 
 from pilot.lib.logging.log import scope
+from pilot.xds.net.acceptor import Acceptor
 from pilot.xds.net.listen_address import Address
 from pilot.xds.net.listening_sockets import BACKLOG, listening_sockets
 
@@ -23,10 +24,6 @@ MAX_HANDSHAKES = 256
 """Maximum number of concurrent handshakes. Beyond that, the oldest one of the source address with the most is ended."""
 HANDSHAKE_TIMEOUT = 10.0
 """Number of seconds within which a peer must complete the handshake. API servers wait that long for a webhook."""
-ACCEPTS_PER_ROUND = 32
-"""Maximum number of connections accepted in one iteration of the event loop."""
-ACCEPT_RETRY_DELAY = 0.5
-"""Number of seconds for which no connections are accepted after the system ran out of file descriptors."""
 _log = scope("http")
 
 
@@ -49,48 +46,33 @@ class TlsSite(web.BaseSite):
 
 
 class TlsServer:
-    """Accepts connections at `sockets`, and serves each with a protocol that `make_protocol` returns."""
+    """Accepts connections at sockets, and serves each with a protocol that `make_protocol` returns."""
 
     def __init__(self, make_protocol: Any, sockets: list[socket.socket], tls: ssl.SSLContext) -> None:
-        self.sockets = sockets
         self._make_protocol: Callable[[], asyncio.BaseProtocol] = make_protocol
         self._tls = tls
         self._handshakes: dict[asyncio.Task[None], str] = {}  # source addresses, oldest handshake first
         self._counts: Counter[str] = Counter()
-        for listener in sockets:
-            self._accept_from(listener)
+        self._acceptor = Acceptor(sockets, self._receive, _log)
 
     def close(self) -> None:
         """Stop accepting connections, and end unfinished handshakes."""
-        listeners, self.sockets = self.sockets, []
-        for listener in listeners:
-            asyncio.get_running_loop().remove_reader(listener)
-            listener.close()
+        self._acceptor.close()
         for handshake in list(self._handshakes):
             handshake.cancel()
 
-    def _accept_from(self, listener: socket.socket) -> None:
-        if listener in self.sockets:
-            asyncio.get_running_loop().add_reader(listener, self._accept, listener)
+    @property
+    def sockets(self) -> list[socket.socket]:
+        """The listening sockets, which aiohttp reads."""
+        return self._acceptor.sockets
 
-    def _accept(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        for _ in range(ACCEPTS_PER_ROUND):
-            try:
-                accepted, peer = listener.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                _log.error("cannot accept connections, retrying: %s", error)
-                loop.remove_reader(listener)
-                loop.call_later(ACCEPT_RETRY_DELAY, self._accept_from, listener)
-                return
-            handshake = loop.create_task(self._handshake(accepted))
-            self._handshakes[handshake] = peer[0]
-            self._counts[peer[0]] += 1
-            handshake.add_done_callback(self._forget)
-            if len(self._handshakes) > MAX_HANDSHAKES:
-                self._evict()
+    def _receive(self, connection: socket.socket, peer: Any) -> None:
+        handshake = asyncio.get_running_loop().create_task(self._handshake(connection))
+        self._handshakes[handshake] = peer[0]
+        self._counts[peer[0]] += 1
+        handshake.add_done_callback(self._forget)
+        if len(self._handshakes) > MAX_HANDSHAKES:
+            self._evict()
 
     def _evict(self) -> None:
         host = max(self._counts, key=lambda host: self._counts[host])
@@ -106,7 +88,6 @@ class TlsServer:
                 del self._counts[host]
 
     async def _handshake(self, accepted: socket.socket) -> None:
-        accepted.setblocking(False)
         with contextlib.suppress(OSError):  # the peer may already have disconnected
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:

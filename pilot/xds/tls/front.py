@@ -19,6 +19,7 @@ from typing import Any
 
 from pilot.lib.logging.log import scope
 from pilot.xds.authn.identity import Caller, IdentityError, metadata_of
+from pilot.xds.net.acceptor import Acceptor
 from pilot.xds.net.listen_address import Address, format_peer
 from pilot.xds.net.listening_sockets import listening_sockets
 from pilot.xds.tls.tls_connection import ReadNames, TlsConnection
@@ -34,14 +35,10 @@ MAX_HANDSHAKES = 256
 """Maximum number of concurrent handshakes. Other peers that have sent data wait, and source addresses take turns."""
 CROWDED_HANDSHAKE_TIMEOUT = 5.0
 """Handshake timeout while others wait for `MAX_HANDSHAKES`. It is short, so that stalled peers do not block others."""
-ACCEPTS_PER_ROUND = 32
-"""Maximum number of connections accepted in one iteration of the event loop."""
 SLICE_SECONDS = 0.01
 """Number of seconds spent on handshakes in one iteration of the event loop, before other events are handled."""
 CHECKS_IN_A_SLICE = 50
 """Number of certificates that are rechecked in one iteration of the event loop. A check takes 0.1 ms."""
-ACCEPT_RETRY_DELAY = 0.5
-"""Number of seconds for which no connections are accepted after the system ran out of file descriptors."""
 _log = scope("tls")
 
 
@@ -60,7 +57,7 @@ class TlsFront:
         self._now, self._on_limit = now, on_limit
         name = f"pyistiod/{secrets.token_hex(16)}"
         self.inner, self._inner_address = f"unix-abstract:{name}", f"\0{name}"
-        self._listeners: list[socket.socket] = []
+        self._acceptor: Acceptor | None = None
         self._waiting = WaitingPeers()
         self._handshakes: dict[TlsConnection, float] = {}  # start by connection, oldest first
         self._open: dict[str, TlsConnection] = {}
@@ -75,11 +72,9 @@ class TlsFront:
         `read_names` returns the names in a client's certificate.
         """
         self.context, self._read_names = context, read_names
-        self._listeners = await listening_sockets(address)
-        for listener in self._listeners:
-            self._accept_from(listener)
+        self._acceptor = Acceptor(await listening_sockets(address), self._add, _log)
         self._timer = asyncio.get_running_loop().call_later(1.0, self._sweep)
-        number: int = self._listeners[0].getsockname()[1]
+        number: int = self._acceptor.sockets[0].getsockname()[1]
         return number
 
     def use_context(self, context: ssl.SSLContext) -> None:
@@ -95,10 +90,9 @@ class TlsFront:
 
     def stop_accepting(self) -> None:
         """Close the port. Open connections are not closed."""
-        for listener in self._listeners:
-            asyncio.get_running_loop().remove_reader(listener)
-            listener.close()
-        self._listeners = []
+        if self._acceptor is not None:
+            self._acceptor.close()
+            self._acceptor = None
 
     def close(self) -> None:
         """Close the port and all connections."""
@@ -119,27 +113,9 @@ class TlsFront:
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
-    def _accept_from(self, listener: socket.socket) -> None:
-        if listener in self._listeners:
-            asyncio.get_running_loop().add_reader(listener, self._accept, listener)
-
-    def _accept(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        for _ in range(ACCEPTS_PER_ROUND):
-            try:
-                accepted, peer = listener.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                _log.error("cannot accept connections, retrying: %s", error)
-                loop.remove_reader(listener)
-                loop.call_later(ACCEPT_RETRY_DELAY, self._accept_from, listener)
-                return
-            accepted.setblocking(False)
-            self._add(Peer(accepted, peer, self._now()))
-
-    def _add(self, peer: Peer) -> None:
+    def _add(self, connection: socket.socket, address: Any) -> None:
         """Wait until a peer sends data."""
+        peer = Peer(connection, address, self._now())
         self._waiting.add(peer)
         asyncio.get_running_loop().add_reader(peer.connection, self._on_data, peer)
         if len(self._waiting) > MAX_WAITING:
@@ -201,7 +177,7 @@ class TlsFront:
         self._finish_handshake(connection)
 
     def _finish_handshake(self, connection: TlsConnection) -> None:
-        if self._handshakes.pop(connection, None) is not None and self._listeners:
+        if self._handshakes.pop(connection, None) is not None and self._acceptor is not None:
             self._start_handshakes()
 
     def _sweep(self) -> None:

@@ -18,6 +18,7 @@ from importlib import import_module
 import pytest
 
 from pilot.cli import pilotctl
+from tests.unit.cli.test_pilotctl import serve
 
 VIRTUAL_SERVICE = """apiVersion: networking.istio.io/v1
 kind: VirtualService
@@ -646,12 +647,7 @@ class OtherServer(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def other() -> Iterator[str]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), OtherServer) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    yield from serve(OtherServer)
 
 
 @pytest.fixture(scope="module")

@@ -299,7 +299,7 @@ class ClosedPages(Pages):
         self.respond(401, b"")
 
 
-def serve(handler: type[Pages]) -> Iterator[str]:
+def serve(handler: type[http.server.BaseHTTPRequestHandler]) -> Iterator[str]:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()

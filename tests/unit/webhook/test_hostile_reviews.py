@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from pilot.config.mesh.mesh_config import MeshConfig
-from pilot.config.mesh.proxy_config import ProxyConfig
 from pilot.lib.workers.frames import JobLimits
 from pilot.lib.workers.job_queue import JobSource
 from pilot.lib.workers.pool import WorkerPool
+from testing.hostile.product import gateway_with
 from testing.kube.webhooks import InProcessJobs, WebhookClient, make_injector, pod, review, serving
-from webhook.gateway.render import GatewayToRender, RenderError
+from webhook.gateway.render import RenderError
 from webhook.server.reviewers import PROGRAM, Reviewers
 
 pytestmark = pytest.mark.slow
@@ -149,30 +148,6 @@ async def test_large_ordinary_objects_pass() -> None:
         await workers.stop()
 
 
-def gateway(overlay: str) -> GatewayToRender:
-    return GatewayToRender(
-        metadata={"name": "edge", "namespace": "shop", "uid": "u"},
-        class_name="istio",
-        template="kube-gateway",
-        managed="istio.io-gateway-controller",
-        name="edge-istio",
-        account="edge-istio",
-        service_type="ClusterIP",
-        ports=(("http", 80, "http", "TCP"),),
-        addresses=(),
-        labels={},
-        annotations={},
-        overlays=({"deployment": overlay},),
-        proxy_config=ProxyConfig(),
-        mesh=MeshConfig(),
-        cluster="Kubernetes",
-        revision="default",
-        kubernetes=134,
-        uid=1337,
-        gid=1337,
-    )
-
-
 @pytest.mark.parametrize(
     ("overlay", "message"),
     [
@@ -190,8 +165,8 @@ def gateway(overlay: str) -> GatewayToRender:
 )
 async def test_hostile_overlay_fails_its_gateway_alone(pool: WorkerPool, overlay: str, message: str) -> None:
     reviewers = Reviewers(make_injector(), pool)
-    hostile = asyncio.create_task(reviewers.render(gateway(overlay)))
-    objects = await reviewers.render(gateway("metadata: {labels: {team: a}}"))
+    hostile = asyncio.create_task(reviewers.render(gateway_with(overlay)))
+    objects = await reviewers.render(gateway_with("metadata: {labels: {team: a}}"))
     assert [plain["metadata"].get("labels", {}).get("team") for plain in objects if plain["kind"] == "Deployment"] == [
         "a"
     ]

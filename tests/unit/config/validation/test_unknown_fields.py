@@ -72,7 +72,7 @@ def test_rule_that_denies_matches_at_least_as_much(action: str, rule: str, wider
     "scope", ["selecto: {}", "targetRefs: [{kind: Service, name: s, port: 1}]", "selector: {matchExpressions: []}"]
 )
 def test_unknown_field_beside_rules(scope: str) -> None:
-    """It may limit the workloads."""
+    """The field may limit the workloads."""
     rules = f"rules: [{{to: [{{{GET}}}]}}]"
     allow, problems = decode("AuthorizationPolicy", f"{{{scope}, {rules}}}")
     assert (allow.spec.action, allow.spec.rules) == ("ALLOW", ())

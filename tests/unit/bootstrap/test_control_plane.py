@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import logging
 import pathlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from typing import NamedTuple
 
 import aiohttp
 import grpc
 import pytest
+from grpc import aio
 
 from pilot.bootstrap import ControlPlane, StartError, ports
 from pilot.bootstrap.control_plane import SWEEP_SECONDS
@@ -20,6 +21,7 @@ from pilot.bootstrap.security import secure_port
 from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.derive import Database, derived
 from pilot.settings.parse import load
+from pilot.xds.push.connection import Connection
 from testing.clients.ads import Client
 from testing.mesh.clock import VirtualClock
 
@@ -227,9 +229,11 @@ async def test_configuration_is_not_read_while_streams_drain(
 
     snapshots: list[list[str]] = []
 
-    async def drain(*_: object) -> None:
+    async def drain(server: aio.Server, connections: Collection[Connection], seconds: float) -> None:
         snapshots.append(reader_tasks())
+        await stop_server(server, connections, seconds)
 
+    stop_server = ports.drain
     monkeypatch.setattr(ports, "drain", drain)
     monkeypatch.setattr(secure_port, "drain", drain)
     async with running(tmp_path):

@@ -76,7 +76,6 @@ _PORT_FORWARD = (
 _NO_INJECTOR = "use pilotctl kube-inject, and kubectl get mutatingwebhookconfigurations for the webhooks of a cluster"
 _NO_REMOTE_SECRET = "not supported: create the Secret with kubectl, with the label istio/multiCluster=true"
 _DIRECTORIES = "directories are always read recursively"
-_FILES_ONLY = "analyze with FILES checks only files, and without FILES it checks the running control plane"
 HINTS = {
     "dashboard": "the dashboard is a page of the control plane: open ADDRESS/debug/dashboard in a browser",
     "experimental": "commands of istioctl experimental are top-level commands here: pilotctl --help lists them",
@@ -98,10 +97,6 @@ HINTS = {
     "-i": _PORT_FORWARD,
     "--recursive": _DIRECTORIES,
     "-R": _DIRECTORIES,
-    "--use-kube": _FILES_ONLY,
-    "-k": _FILES_ONLY,
-    "--list-analyzers": "docs/pilotctl.md lists the codes of istioctl",
-    "-L": "docs/pilotctl.md lists the codes of istioctl",
 }
 """Hints for commands and options that only istioctl has."""
 

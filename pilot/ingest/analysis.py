@@ -38,7 +38,7 @@ class ReadObjects:
     """Objects read from files, as table edits, with the location of each object and the validation problems.
 
     `count` is the number of objects in the files, valid or not, of which `ignored` belong to kinds that a mesh does not
-    use.
+    use. `documents` contains the documents with their files.
     """
 
     edits: list[Edit] = dataclasses.field(default_factory=list)
@@ -46,6 +46,7 @@ class ReadObjects:
     problems: list[Problem] = dataclasses.field(default_factory=list)
     count: int = 0
     ignored: int = 0
+    documents: list[tuple[str, Document]] = dataclasses.field(default_factory=list)
 
 
 def _ignore(step: str, done: int, total: int) -> None:
@@ -69,6 +70,7 @@ def read_objects(texts: Mapping[str, bytes], on_step: OnStep = _ignore) -> ReadO
         except SyntaxFault as fault:
             objects.problems.append(Problem(code="syntax-error", message=str(fault), file=file, line=fault.line))
             documents = []
+        objects.documents += [(file, document) for document in documents]
         for number, document in enumerate(documents):
             _add(objects, file, document)
             on_step("Reading", before + len(data) * (len(documents) + number + 1) // (2 * len(documents)), total)

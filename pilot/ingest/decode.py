@@ -123,7 +123,7 @@ def decode_document(
     problems: list[Problem] = []
     refused: list[Row] = []
     total = ignored = 0
-    for prefix, item in _objects(plain, ""):
+    for prefix, item in listed_objects(plain, ""):
         entry, item_problems, row = _decode(item, origin, catalogue, strict)
         total += 1
         ignored += entry is None and row is None and not item_problems
@@ -138,13 +138,14 @@ def decode_document(
     return Decoded(tuple(entries), tuple(problems), tuple(refused), total, ignored)
 
 
-def _objects(plain: Any, prefix: str) -> Iterable[tuple[str, Any]]:
+def listed_objects(plain: Any, prefix: str) -> Iterable[tuple[str, Any]]:
+    """Yield the object in a document, or the objects of a `List`, each with its path in the document."""
     kind = plain.get("kind") if isinstance(plain, dict) else None
     if isinstance(kind, str) and kind.endswith("List") and isinstance(plain.get("items"), list):
         for index, item in enumerate(plain["items"]):
             if isinstance(item, dict) and kind != "List":  # items of a ServiceList may omit apiVersion and kind
                 item = {"apiVersion": plain.get("apiVersion"), "kind": kind.removesuffix("List"), **item}
-            yield from _objects(item, _join(prefix, f"items[{index}]"))
+            yield from listed_objects(item, _join(prefix, f"items[{index}]"))
     else:
         yield prefix, plain
 

@@ -28,16 +28,25 @@ _LONGEST_INTERFACE = 15
 
 def check_annotations(annotations: Mapping[str, str]) -> None:
     """Raise InjectionError if any annotation is invalid. The message lists all invalid annotations."""
-    errors = []
-    for name, check in _CHECKS.items():
-        if name in annotations:
-            try:
-                check(annotations[name])
-            except ValueError as error:
-                errors.append(f"invalid value '{annotations[name]}' for annotation '{name}': {error}")
+    errors = [
+        f"invalid value '{annotations[name]}' for annotation '{name}': {fault}"
+        for name in _CHECKS
+        if name in annotations and (fault := annotation_fault(name, annotations[name]))
+    ]
     if errors:
         head = f"{len(errors)} error{'s' if len(errors) > 1 else ''} occurred:\n\t* "
         raise InjectionError(head + "\n\t* ".join(errors))
+
+
+def annotation_fault(name: str, value: str) -> str:
+    """Return the reason that the value of an annotation is invalid, or ""."""
+    try:
+        check = _CHECKS.get(name)
+        if check is not None:
+            check(value)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def _mode(value: str) -> None:

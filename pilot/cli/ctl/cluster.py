@@ -27,8 +27,12 @@ _DEFAULT_PATH = "~/.kube/config"
 class Cluster:
     """An API server. Requests use the field manager of the installation."""
 
-    def __init__(self, credentials: Credentials) -> None:
-        self._credentials = credentials
+    def __init__(self, credentials: Credentials, kubeconfig: str = "") -> None:
+        self._credentials, self._kubeconfig = credentials, kubeconfig
+
+    def in_context(self, name: str) -> Cluster:
+        """Return the cluster of another context of the kubeconfig."""
+        return Cluster(_credentials(self._kubeconfig, name), self._kubeconfig)
 
     def run(self, work: Callable[[ObjectClient, ObjectClient], Awaitable[Result]], dry_run: bool = False) -> Result:
         """Run `work` with two clients and return its result. The second client makes only dry-run requests.
@@ -59,7 +63,7 @@ class Cluster:
 
 
 def with_cluster(function: Function) -> Function:
-    """Add the options that select a cluster to a command, and pass it a Cluster as the first argument."""
+    """Add the options that select a cluster to a command, and pass it a Cluster as the last positional argument."""
 
     @click.option(
         "-c",
@@ -70,8 +74,8 @@ def with_cluster(function: Function) -> Function:
     )
     @click.option("--context", "context_name", default="", metavar="NAME", help="kubeconfig context")
     @functools.wraps(function)
-    def command(kubeconfig: str, context_name: str, **more: Any) -> Any:
-        return function(Cluster(_credentials(kubeconfig, context_name)), **more)
+    def command(*arguments: Any, kubeconfig: str, context_name: str, **more: Any) -> Any:
+        return function(*arguments, Cluster(_credentials(kubeconfig, context_name), kubeconfig), **more)
 
     return command  # type: ignore[return-value]
 

@@ -53,7 +53,7 @@ class Selection(NamedTuple):
         for finding in map(_with_istio_code, findings):
             matching = [suppression.text for suppression in self.suppressions if suppression.covers(finding)]
             unused.difference_update(matching)
-            if not matching and self.namespace in (None, finding.get("namespace", "")):
+            if not matching and self.namespace in (None, _namespace_of(finding)):
                 selected.append(finding)
         for text in sorted(unused):
             click.echo(f"--suppress {one_line(text)} matches no finding", err=True)
@@ -68,6 +68,11 @@ class Selection(NamedTuple):
         if others:
             end.append(f"Not listed: {summary(others)} (--output-threshold {others[-1]['severity']} lists them).")
         return CommandResult(listed, [*lines(listed), *end])
+
+
+def _namespace_of(finding: Finding) -> str:
+    """Return the namespace of a finding's object, which may be a namespace itself."""
+    return str(finding.get("name" if finding.get("kind") == "Namespace" else "namespace", ""))
 
 
 def _order(finding: Finding) -> tuple[Any, ...]:

@@ -67,7 +67,7 @@ def _check_others(db: Mesh, o: Object[Sidecar]) -> Problems:
             continue
         if theirs is None or selector is None:
             yield warning(
-                "sidecar-shadowed",
+                "default-sidecar-shadowed",
                 "workloadSelector",
                 f"Sidecar {other.namespace}/{other.name} already applies to all workloads",
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pilot.config.kinds.istio import TELEMETRY
 from pilot.config.object import Object, ObjectKey, age
@@ -11,7 +11,7 @@ from pilot.config.telemetry import AccessLogging, Metrics, Telemetry, TelemetryT
 from pilot.derive import derived
 from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.policy import check_targets
-from pilot.mesh.analysis.selector import check_selector
+from pilot.mesh.analysis.selector import check_selector, label_sets
 from pilot.mesh.analysis.telemetry_provider import PARTS, TelemetryPart, check_provider, missing_support, needs_of
 from pilot.mesh.model.telemetry_features import CEL_FILTER, FORMATTED_TAG, PROPAGATION
 from pilot.mesh.security.policies import attachments
@@ -43,6 +43,7 @@ def _check(db: Mesh, o: Object[Telemetry]) -> Problems:
     yield from below("selector", check_selector(db, o.namespace, labels))
     yield from check_targets(db, o.namespace, o.spec.target_ref, o.spec.target_refs)
     yield from _check_unique(db, o)
+    yield from _check_overlap(db, o, labels)
     for field, part in PARTS.items():
         yield from _check_part(db, o, field, part)
 
@@ -59,6 +60,19 @@ def _check_unique(db: Mesh, o: Object[Telemetry]) -> Problems:
         )
 
 
+def _check_overlap(db: Mesh, o: Object[Telemetry], labels: Mapping[str, str]) -> Problems:
+    """Yield a problem if an older Telemetry in the namespace selects some of the same workloads."""
+    for key in TELEMETRY.keys(db, "namespace", o.namespace) if labels else ():
+        other = TELEMETRY.get(db, key)
+        if other is None or other.spec.selector is None or age(other) >= age(o):
+            continue
+        both = labels.items() | other.spec.selector.match_labels.items()
+        if other.spec.selector.match_labels and any(both <= have for have in label_sets(db, o.namespace)):
+            text = f"the older Telemetry {key.namespace}/{key.name} applies to some or all of its workloads"
+            yield warning("telemetry-overlap", "selector", text)
+            return
+
+
 def _selects(spec: Telemetry) -> bool:
     return bool((spec.selector is not None and spec.selector.match_labels) or spec.target_ref or spec.target_refs)
 
@@ -70,7 +84,7 @@ def _check_part(db: Mesh, o: Object[Telemetry], field: str, part: TelemetryPart)
         place = f"{field}[{index}]"
         if not names:
             yield warning(
-                "no-effect", place, "no provider is configured here, in a parent Telemetry or in the mesh config"
+                "provider-not-set", place, "no provider is configured here, in a parent Telemetry or in the mesh config"
             )
         for number, name in enumerate(provider_names(entry)):
             yield from below(f"{place}.providers[{number}].name", check_provider(db, name, part))

@@ -48,6 +48,7 @@ FILES = {
     "unclosed.yaml": "kind: [a\n",
     "empty.yaml": "",
     "deployment.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n",
+    "daemon.yaml": "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: a}\n",
     "containers.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {template: {spec: {containers: {name: a}}}}\n",
     "text.yaml": "hello\n",
     "broken.json": '{"kind": ',
@@ -176,9 +177,14 @@ MISTAKES = [
         "No such option '--recursive'; directories are always read recursively",
     ),
     (
-        "pilotctl analyze --use-kube=false vs.yaml",
+        "pilotctl analyze --use-kube=true vs.yaml",
         2,
-        "No such option '--use-kube'; analyze with FILES checks only files, and without FILES it checks the running control plane",
+        "FILES are checked without a cluster; --use-kube and --remote-contexts exclude them",
+    ),
+    (
+        "pilotctl analyze --analyzer gateway.ConflictingGatewayAnalyser vs.yaml",
+        2,
+        "--analyzer 'gateway.ConflictingGatewayAnalyser': no such analyzer; did you mean gateway.ConflictingGatewayAnalyzer?",
     ),
     (
         "pilotctl create-remote-secret",
@@ -247,7 +253,7 @@ MISTAKES = [
         "none contains no .yaml or .yml or .json files, so nothing was read; it contains 1 other file",
     ),
     (
-        "pilotctl analyze deployment.yaml",
+        "pilotctl analyze daemon.yaml",
         1,
         "nothing was checked: found 1 object in 1 file, and none of a kind that a mesh uses",
     ),

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Collection, Iterable
 
 import click
 import msgspec
 
+from pilot.cli.ctl.analyzers.analyzed_objects import AnalyzedObject, AnalyzedObjects
+from pilot.cli.ctl.analyzers.analyzer import SERVICE, Analyzer
+from pilot.cli.ctl.analyzers.listed import ANALYZERS
+from pilot.cli.ctl.analyzers.reading import ClusterObjects, mesh_config_of, objects_in, read_cluster, run_analyzers
 from pilot.cli.ctl.client import CommandError, PageClient
+from pilot.cli.ctl.cluster import Cluster, with_cluster
 from pilot.cli.ctl.command import with_client
 from pilot.cli.ctl.files import read_files
-from pilot.cli.ctl.findings import SEVERITIES, Selection, reaches, with_selection
-from pilot.cli.ctl.output import FORMATS, show
+from pilot.cli.ctl.findings import SEVERITIES, Finding, Selection, reaches, with_selection
+from pilot.cli.ctl.istio_codes import ANALYZER_NAMES, belongs_to, codes_of
+from pilot.cli.ctl.output import FORMATS, CommandResult, TextTable, show
 from pilot.cli.ctl.progress import step_progress
+from pilot.config.catalogue import CATALOGUE
+from pilot.config.group_kind import GroupKind
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.problem import Problem, plain_problem
 from pilot.ingest.analysis import analyze as find_problems
 from pilot.ingest.analysis import decode_mesh, read_objects
 from pilot.ingest.files.documents import SyntaxFault, read_document
+from pilot.lib.suggestion import did_you_mean
+from pilot.lib.text import one_line
 from pilot.mesh.analysis.listed import CHECKS
 from pilot.settings.parse import load
 
@@ -54,27 +63,70 @@ FOUND = 79
     show_default=True,
     help="output format",
 )
+@click.option(
+    "--analyzer",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="only the findings of this analyzer of istioctl, such as injection.Analyzer; may be repeated",
+)
+@click.option("-L", "--list-analyzers", "only_list", is_flag=True, help="list the names for --analyzer, and stop")
+@click.option(
+    "-k",
+    "--use-kube",
+    "use_kube",
+    type=bool,
+    is_flag=False,
+    flag_value="true",
+    help="without FILES: check objects that only the API server has, such as Deployments; if not set, they are "
+    "checked if an API server is reachable",
+)
+@click.option(
+    "--remote-contexts",
+    "contexts",
+    multiple=True,
+    metavar="CONTEXT",
+    help="kubeconfig context of another cluster, whose Services are compared; may be repeated",
+)
 @with_client
+@with_cluster
 def analyze(
     client: PageClient,
+    cluster: Cluster,
     files: tuple[str, ...],
     more_files: tuple[str, ...],
     mesh_config: str | None,
     selection: Selection,
     threshold: str,
     form: str,
+    names: tuple[str, ...],
+    only_list: bool,
+    use_kube: bool | None,
+    contexts: tuple[str, ...],
 ) -> None:
-    """Check configuration in files, or the configuration of a running control plane.
+    """Check configuration in files, or the configuration of a running control plane and its cluster.
 
     FILES are files and directories of YAML and JSON; - is standard input. Without FILES, the configuration of a
-    running control plane is checked. Each object is checked by itself and against the other objects, with the rules of
-    the control plane. The exit status is 79 if a problem reaches the failure threshold, and 1 if nothing was checked.
+    running control plane is checked, and the objects of its cluster that it does not read. Each object is checked by
+    itself and against the other objects, with the rules of the control plane. The exit status is 79 if a problem
+    reaches the failure threshold, and 1 if nothing was checked.
     """
+    if only_list:
+        rows = [(name, codes_of(name)) for name in ANALYZER_NAMES]
+        show(CommandResult([dict(zip(("name", "codes"), row, strict=True)) for row in rows], [_table(rows)]), form)
+        return
+    analyzers = _selected(names)
     files += more_files
-    reports, checked = (
-        _of_files(files, mesh_config, selection.namespace) if files else _of_control_plane(client, selection)
-    )
-    findings = selection.apply(reports)
+    if files and (use_kube or contexts):
+        raise click.UsageError("FILES are checked without a cluster; --use-kube and --remote-contexts exclude them")
+    if files:
+        reports, checked = _of_files(files, mesh_config, selection.namespace, analyzers)
+    else:
+        reports, checked = _of_control_plane(client, selection)
+        if use_kube is not False:
+            more, note = _of_cluster(cluster, contexts, analyzers, use_kube)
+            reports, checked = [*reports, *more], f"{checked} {note}"
+    findings = selection.apply(report for report in reports if not names or belongs_to(report, names))
     where = f" in namespace {selection.namespace}" if selection.namespace else ""
     result = selection.show(findings, f"✔ No validation issues found{where}.")
     show(result._replace(parts=[*result.parts, checked]), form)
@@ -82,32 +134,85 @@ def analyze(
         click.get_current_context().exit(FOUND)
 
 
-def _of_control_plane(client: PageClient, selection: Selection) -> tuple[list[dict[str, Any]], str]:
+def _table(rows: list[tuple[str, str]]) -> TextTable:
+    return TextTable(("ANALYZER", "CODES"), rows)
+
+
+def _selected(names: Collection[str]) -> list[Analyzer]:
+    """Return the analyzers with some names, or all of them if there are no names. Raise UsageError for other names."""
+    for name in names:
+        if name not in ANALYZER_NAMES:
+            hint = did_you_mean(name, ANALYZER_NAMES) or "; --list-analyzers lists the names"
+            raise click.UsageError(f"--analyzer {one_line(name)!r}: no such analyzer{hint}")
+    return [analyzer for analyzer in ANALYZERS if not names or analyzer.name in names]
+
+
+def _of_control_plane(client: PageClient, selection: Selection) -> tuple[list[Finding], str]:
     """Return the problems in the configuration of a control plane, and the line that says what was checked."""
     query = {"namespace": selection.namespace} if selection.namespace else {}
     return client.get("problemz", **query), f"Checked the configuration of the control plane at {client.address}."
 
 
-def _of_files(files: Iterable[str], mesh_config: str | None, namespace: str | None) -> tuple[list[dict[str, Any]], str]:
+def _of_cluster(
+    cluster: Cluster, contexts: Iterable[str], analyzers: Iterable[Analyzer], is_required: bool | None
+) -> tuple[list[Finding], str]:
+    """Return the problems of the objects of a cluster, and the sentence that says what was checked.
+
+    Raise CommandError if an API server is unreachable and `is_required` is true, or if a context is unusable.
+    """
+    kinds = list(dict.fromkeys(kind for analyzer in analyzers for kind in analyzer.kinds))
+    try:
+        read: ClusterObjects = cluster.run(lambda client, _: read_cluster(client, kinds))
+    except CommandError as error:
+        if is_required or contexts:
+            raise
+        return [], f"Objects that it does not read, such as Deployments, were not checked: {error}."
+    objects = [*read.objects, *(one for context in contexts for one in _services(cluster.in_context(context), context))]
+    usable = [analyzer for analyzer in analyzers if read.denied.keys().isdisjoint(analyzer.kinds)]
+    for kind, reason in read.denied.items():
+        skipped = ", ".join(analyzer.name for analyzer in analyzers if kind in analyzer.kinds)
+        click.echo(f"! {kind.name} objects cannot be listed: {one_line(reason)}; not checked: {skipped}", err=True)
+    problems = run_analyzers(usable, AnalyzedObjects(objects, mesh_config_of(read.objects), is_live=True))
+    return [plain_problem(problem) for problem in problems], f"Checked {_count(len(objects), 'object')} of the cluster."
+
+
+def _services(cluster: Cluster, context: str) -> list[AnalyzedObject]:
+    """Return the Services of another cluster."""
+    return cluster.run(lambda client, _: read_cluster(client, (SERVICE,), context)).objects
+
+
+def _of_files(
+    files: Iterable[str], mesh_config: str | None, namespace: str | None, analyzers: Collection[Analyzer]
+) -> tuple[list[Finding], str]:
     """Return the problems in files, and the line that says what was checked. Raise CommandError if nothing was."""
     texts = read_files(files)
     mesh, problems = _mesh(mesh_config)
     with step_progress() as on_step:
         objects = read_objects(texts, on_step)
-    checked = objects.count - objects.ignored
+    analyzed = AnalyzedObjects(objects_in(objects.documents), mesh)
+    ignored = objects.ignored - analyzed.count(_only_analyzed(analyzers))
+    checked = objects.count - ignored
     contents = f"{_count(objects.count, 'object')} in {_count(len(texts), 'file')}"
     if not (checked or objects.problems):
         kinds = ", and none of a kind that a mesh uses" if objects.count else ""
         raise CommandError(f"nothing was checked: found {contents}{kinds}")
-    namespaces = {ref.namespace for ref in (*objects.places, *(p.object for p in objects.problems))}
+    namespaces = analyzed.namespaces | {
+        ref.namespace for ref in (*objects.places, *(p.object for p in objects.problems))
+    }
     if namespace is not None and namespace not in namespaces:
         others = ", ".join(sorted(filter(None, namespaces))) or "none"
         raise CommandError(f"no object is in the namespace {namespace!r}; namespaces of the objects: {others}")
     with step_progress() as on_step:
         file_problems = find_problems(objects, mesh, load([], os.environ).settings.mesh, CHECKS, on_step)
-    ignored = f"; {_count(objects.ignored, 'object')} of other kinds ignored" if objects.ignored else ""
-    line = f"Checked {_count(checked, 'object')} in {_count(len(texts), 'file')}{ignored}."
-    return [plain_problem(p) for p in (*problems, *file_problems)], line
+    others = f"; {_count(ignored, 'object')} of other kinds ignored" if ignored else ""
+    line = f"Checked {_count(checked, 'object')} in {_count(len(texts), 'file')}{others}."
+    all_problems = (*problems, *file_problems, *run_analyzers(analyzers, analyzed))
+    return [plain_problem(problem) for problem in all_problems], line
+
+
+def _only_analyzed(analyzers: Iterable[Analyzer]) -> set[GroupKind]:
+    """Return the kinds that analyzers read, and control planes do not."""
+    return {kind.id for analyzer in analyzers for kind in analyzer.kinds if CATALOGUE.find(kind.id) is None}
 
 
 def _count(number: int, noun: str) -> str:

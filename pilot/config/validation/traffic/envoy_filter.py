@@ -50,6 +50,12 @@ _OPERATIONS: Mapping[str, frozenset[str]] = {
 
 If the order of the items is irrelevant, the INSERT operations have the same effect as ADD.
 """
+_WITHOUT_EFFECT = {
+    "ADD": "add-without-effect",
+    "REMOVE": "remove-without-effect",
+    "REPLACE": "replace-without-effect",
+}
+"""The codes of problems with operations that have no effect."""
 _OLD_NAMES = {
     "envoy.http_connection_manager": HTTP_MANAGER,
     "envoy.tcp_proxy": "envoy.filters.network.tcp_proxy",
@@ -105,7 +111,8 @@ def _check_patch(item: EnvoyConfigObjectPatch) -> Problems:
         yield from below("match", _check_match(item.apply_to, item.match))
     operation, value = item.patch.operation, item.patch.value
     if operation not in _OPERATIONS[item.apply_to]:
-        yield warning("no-effect", "patch.operation", f"{operation} has no effect on {item.apply_to}")
+        code = _WITHOUT_EFFECT.get(operation, "no-effect")
+        yield warning(code, "patch.operation", f"{operation} has no effect on {item.apply_to}")
         return
     if operation != "REMOVE":
         if value is None:

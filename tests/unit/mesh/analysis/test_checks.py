@@ -460,7 +460,7 @@ ROWS = [
         (make("WorkloadEntry", "web", "{address: 10.9.0.1, labels: {app: web}}"),),
     ),
     Row(
-        "sidecar-shadowed",
+        "default-sidecar-shadowed",
         "spec.workloadSelector",
         (sidecar(f"{{{ALL}}}", "old", 2), sidecar(f"{{{ALL}}}")),
         (sidecar(f"{{workloadSelector: {{labels: {{app: api}}}}, {ALL}}}"),),

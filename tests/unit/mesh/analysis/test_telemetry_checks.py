@@ -23,6 +23,7 @@ COLLECTOR = make("Service", "zipkin", "{clusterIP: 10.96.0.1, ports: [{name: htt
 ELSEWHERE = make("Service", "zipkin", "{clusterIP: 10.96.0.1, ports: [{name: http, port: 80}]}", "obs")
 OTHER = pod("other-0", "10.1.0.8", "obs", labels="{app: other}")
 WEB = pod("web-0", "10.1.0.1", labels="{app: web}")
+API = pod("api-0", "10.1.0.2", labels="{app: api}")
 STOCK = frozenset(("envoy.config.trace.v3.ZipkinConfig", "envoy.extensions.access_loggers.file.v3.FileAccessLog"))
 
 
@@ -76,13 +77,13 @@ ROWS = [
         (telemetry("metrics: [{providers: [{name: prometheus}]}]"),),
     ),
     Row(
-        "no-effect",
+        "provider-not-set",
         "spec.metrics[0]",
         (telemetry("metrics: [{reportingInterval: 5s}]"),),
         (telemetry("metrics: [{providers: [{name: prometheus}]}]", "r", "istio-system"),),
     ),
     Row(
-        "no-effect",
+        "provider-not-set",
         "spec.accessLogging[0]",
         (telemetry("accessLogging: [{disabled: true}]"),),
         (telemetry("accessLogging: [{providers: [{name: file}]}]", "r", "istio-system"),),
@@ -92,6 +93,16 @@ ROWS = [
         "spec",
         (telemetry(SPANS, "first", day=1), telemetry(SPANS)),
         (telemetry(f"selector: {{matchLabels: {{app: web}}}}, {SPANS}"), WEB),
+    ),
+    Row(
+        "telemetry-overlap",
+        "spec.selector",
+        (
+            telemetry(f"selector: {{matchLabels: {{app: web}}}}, {SPANS}", "first", day=1),
+            telemetry(f"selector: {{matchLabels: {{app: web}}}}, {SPANS}"),
+            WEB,
+        ),
+        (telemetry(f"selector: {{matchLabels: {{app: api}}}}, {SPANS}", "first", day=1), API),
     ),
     Row(
         "selector-without-workloads",

@@ -24,6 +24,9 @@ Run = Callable[..., tuple[str, str]]
 @pytest.fixture
 def run(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
 
     def run(*words: str, status: int, **files: str) -> tuple[str, str]:
         for name, text in files.items():
@@ -82,8 +85,12 @@ def test_mesh_config_file_is_validated(run: Run) -> None:
 def test_running_control_plane_is_analyzed_without_files(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PageClient, "get", lambda *_, **__: [{"severity": "error", "code": "bad", "message": "a\nb"}])
     assert run("analyze", status=79)[0] == (
-        "Error [bad] a\\nb\n1 error.\nChecked the configuration of the control plane at http://127.0.0.1:15014.\n"
+        "Error [bad] a\\nb\n1 error.\nChecked the configuration of the control plane at http://127.0.0.1:15014. "
+        "Objects that it does not read, such as Deployments, were not checked: kubeconfig ~/.kube/config: no such file; "
+        "set --kubeconfig or KUBECONFIG to a file.\n"
     )
+    assert run("analyze", "--use-kube=false", status=79)[0].endswith("http://127.0.0.1:15014.\n")
+    assert "no such file" in run("analyze", "-k", status=1)[1]
 
 
 def test_files_may_follow_the_option_of_validate(run: Run) -> None:

@@ -1,0 +1,73 @@
+"""Reads the objects that analyzers need, from documents of files or from an API server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from pilot.cli.ctl.analyzers.analyzed_objects import AnalyzedObject, AnalyzedObjects
+from pilot.cli.ctl.analyzers.analyzer import INJECTOR_CONFIG, Analyzer, ReadKind
+from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.config.problem import Problem
+from pilot.ingest.analysis import decode_mesh
+from pilot.ingest.decode import listed_objects
+from pilot.ingest.files.documents import Document, SyntaxFault, read_document
+from pilot.kube.api_errors import ApiError
+from pilot.kube.object_client import ObjectClient, VersionedKind
+
+_FORBIDDEN = 403
+_MESH_CONFIG = "istio"
+
+
+class ClusterObjects(NamedTuple):
+    """The objects of a cluster. `denied` maps the kinds that may not be listed to the reason."""
+
+    objects: list[AnalyzedObject]
+    denied: Mapping[ReadKind, str]
+
+
+def objects_in(documents: Iterable[tuple[str, Document]]) -> Iterator[AnalyzedObject]:
+    """Yield the objects in the documents of files."""
+    for file, document in documents:
+        for prefix, plain in listed_objects(document.plain, ""):
+            if isinstance(plain, dict):
+                yield _placed(plain, file, document, prefix)
+
+
+def _placed(plain: dict[str, object], file: str, document: Document, prefix: str) -> AnalyzedObject:
+    def line_of(path: str) -> int:
+        return document.line_of(".".join(part for part in (prefix, path or "metadata.name") if part))
+
+    return AnalyzedObject(plain, file, line_of)
+
+
+async def read_cluster(client: ObjectClient, kinds: Iterable[ReadKind], cluster: str = "") -> ClusterObjects:
+    """Return the objects of some kinds. Raise KubeError if the API server is unreachable."""
+    read, denied = ClusterObjects([], {}), {}
+    for kind in kinds:
+        try:
+            listed = await client.list(VersionedKind(kind.api_version, kind.name), kind.label)
+        except ApiError as error:
+            if error.code != _FORBIDDEN:
+                raise
+            denied[kind] = str(error)
+            continue
+        read.objects.extend(AnalyzedObject(plain, cluster=cluster) for plain in listed)
+    return read._replace(denied=denied)
+
+
+def mesh_config_of(objects: Iterable[AnalyzedObject]) -> MeshConfig:
+    """Return the mesh config in the ConfigMap of a cluster, or the default."""
+    for one in objects:
+        text = one.value("data", "mesh")
+        if one.id == INJECTOR_CONFIG.id and one.name.startswith(_MESH_CONFIG) and isinstance(text, str):
+            try:
+                return decode_mesh(read_document(text.encode(), "").plain)[0]
+            except SyntaxFault:
+                break
+    return MeshConfig()
+
+
+def run_analyzers(analyzers: Iterable[Analyzer], objects: AnalyzedObjects) -> list[Problem]:
+    """Return the problems that analyzers find."""
+    return [one.place(problem) for analyzer in analyzers for one, problem in analyzer.check(objects)]

@@ -1,0 +1,111 @@
+"""`analyze` on a cluster: objects that the control plane does not read, missing permissions, and other clusters."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pathlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from pilot.cli.ctl.client import PageClient
+from pilot.cli.pilotctl import pilotctl
+from testing.apiserver.server import ApiServer
+from testing.kube.kube_access import write_kubeconfig
+from tests.unit.cli.ctl.analyzers.test_istio_codes import BY_SERVICE, INJECTED, INJECTOR, deployment, pod, service
+
+AUTO = "containers: [{name: istio-proxy, image: auto}]"
+
+
+class TwoClusters:
+    """Two API servers, whose kubeconfig has a context for each."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.first, self.second = ApiServer(), ApiServer()
+        self._path = folder / "kubeconfig"
+
+    async def start(self) -> None:
+        configs = []
+        for name, server in (("first", self.first), ("second", self.second)):
+            await server.start()
+            path = write_kubeconfig(server, self._path.with_name(name))
+            configs.append(yaml.safe_load(path.read_text()))
+            for part in ("clusters", "users", "contexts"):
+                for entry in configs[-1][part]:
+                    entry["name"] = name
+            for entry in configs[-1]["contexts"]:
+                entry["context"] |= {"cluster": name, "user": name}
+        both = {part: configs[0][part] + configs[1][part] for part in ("clusters", "users", "contexts")}
+        self._path.write_text(yaml.dump({**configs[0], **both, "current-context": "first"}))
+
+    async def analyze(self, *words: str) -> Result:
+        words = ("analyze", "--kubeconfig", str(self._path), "--output-threshold", "info", *words)
+        return await asyncio.to_thread(CliRunner().invoke, pilotctl, list(words))
+
+
+@pytest.fixture
+async def clusters(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TwoClusters]:
+    monkeypatch.setattr(PageClient, "get", lambda *_, **__: [])
+    clusters = TwoClusters(tmp_path)
+    await clusters.start()
+    yield clusters
+    await clusters.first.stop()
+    await clusters.second.stop()
+
+
+def put(server: ApiServer, *objects: str) -> None:
+    for text in objects:
+        server.put(yaml.safe_load(text))
+
+
+def codes(result: Result) -> list[tuple[str, str]]:
+    findings: list[dict[str, Any]] = json.loads(result.stdout)
+    return [(f["istioCode"], f["name"]) for f in findings]
+
+
+async def test_objects_that_the_control_plane_does_not_read_are_checked(clusters: TwoClusters) -> None:
+    hook = INJECTOR.format("", BY_SERVICE)
+    put(clusters.first, INJECTED, pod(AUTO), deployment(AUTO), hook)
+    result = await clusters.analyze("-o", "json")
+    assert codes(result) == [("IST0139", "istio-sidecar-injector"), ("IST0147", "web-0")]
+    assert result.exit_code == 79
+    text = (await clusters.analyze()).stdout
+    assert "Error [IST0147 image-not-injected] (Pod shop/web-0) spec.containers: the image of the proxy is auto" in text
+    assert text.splitlines()[-1].endswith("Checked 4 objects of the cluster.")
+
+
+async def test_only_kinds_of_selected_analyzers_are_listed(clusters: TwoClusters) -> None:
+    put(clusters.first, INJECTED, pod(), deployment(), service("{name: http, port: 80}"))
+    text = (await clusters.analyze("--analyzer", "conditions.ConditionAnalyzer")).stdout
+    assert text.splitlines()[-1].endswith("Checked 1 object of the cluster.")
+
+
+async def test_services_are_compared_with_those_of_other_clusters(clusters: TwoClusters) -> None:
+    """IST0170."""
+    put(clusters.first, service("{name: http, port: 80}"), service("{name: http, port: 80, nodePort: 30001}", "api"))
+    put(clusters.second, service("{name: http, port: 81}"), service("{name: http, port: 80, nodePort: 30002}", "api"))
+    assert codes(await clusters.analyze("-o", "json")) == []
+    assert codes(await clusters.analyze("-o", "json", "--remote-contexts", "second")) == [("IST0170", "web")]
+    text = (await clusters.analyze("--remote-contexts", "second")).stdout
+    assert "the Service differs between this cluster and second: its ports differ" in text
+
+
+async def test_unusable_context_is_an_error(clusters: TwoClusters) -> None:
+    result = await clusters.analyze("--remote-contexts", "third")
+    assert result.exit_code != 0
+
+
+async def test_kind_that_may_not_be_listed_is_named(clusters: TwoClusters) -> None:
+    put(clusters.first, INJECTED, pod())
+    clusters.first.faults.refuse(403, matching=lambda info: info.resource.kind == "Deployment")
+    result = await clusters.analyze("-o", "json")
+    assert codes(result) == [("IST0103", "web-0")]
+    assert "! Deployment objects cannot be listed: " in result.stderr
+    assert (
+        "not checked: annotations.K8sAnalyzer, deployment.MultiServiceAnalyzer, applicationUID.Analyzer"
+        in result.stderr
+    )

@@ -123,8 +123,13 @@ INTERRUPTED = 130
     metavar="URL",
     help="monitoring address of the control plane",
 )
+@click.option(
+    "--kubeclient-timeout",
+    metavar="DURATION",
+    help="timeout of connections and responses of API servers, such as 1m (default: 10s and 30s)",
+)
 @click.version_option(build_info().version, prog_name="pilotctl", message="%(prog)s %(version)s")
-def pilotctl(address: str) -> None:
+def pilotctl(address: str, kubeclient_timeout: str | None) -> None:
     """Inspect a running control plane, check configuration and manage installations.
 
     Options can also be set by environment variables: PILOTCTL_ADDRESS for --address, PILOTCTL_PROBLEMS_NAMESPACE for

@@ -156,6 +156,11 @@ class ObjectClient:
         """
         return await self._path(ResourceKey(kind, namespace, ""))
 
+    async def logs(self, pod: ResourceKey, container: str, tail: int, largest: int) -> str:
+        """Return the log of a container: its first `largest` bytes, or of its last `tail` lines if `tail` is not 0."""
+        query = {"container": container, "limitBytes": str(largest), **({"tailLines": str(tail)} if tail else {})}
+        return (await self._call("GET", f"{await self._path(pod)}/log", query)).decode("utf-8", "replace")
+
     async def version(self) -> str:
         """Return the server's version."""
         return str(msgspec.json.decode(await self._call("GET", "/version")).get("gitVersion", ""))

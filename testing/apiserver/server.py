@@ -48,6 +48,7 @@ class ApiServer:
     def __init__(self, now: Callable[[], float] = time.time, tls: ssl.SSLContext | None = None) -> None:
         self.resources, self.store, self.faults, self.tokens = Resources(), Store(now), Faults(), Tokens()
         self.requests: list[RequestInfo] = []
+        self.logs: dict[tuple[str, str, str], str] = {}  # by namespace, Pod and container
         self.port = 0
         self._tls = tls
         self._lists, self._watches = Lists(self.store), Watches(self.store, self.faults)
@@ -146,6 +147,9 @@ class ApiServer:
         accept = request.headers.get("Accept", "")
         if (info.resource.kind, info.subresource) == ("Pod", "portforward"):
             return await self.forwards.answer(info, request)
+        if (info.resource.kind, info.subresource) == ("Pod", "log"):
+            lines = self.logs[info.namespace, info.name, info.query.get("container", "")].splitlines(keepends=True)
+            return web.Response(text="".join(lines[-int(info.query.get("tailLines", len(lines))) :]))
         if info.verb == "watch":
             return await self._watches.answer(info, request)
         if info.verb == "list":

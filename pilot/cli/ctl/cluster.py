@@ -14,6 +14,7 @@ import click
 from pilot.cli.ctl.client import CommandError
 from pilot.kube.api_access import Credentials, InCluster, KubeconfigFile
 from pilot.kube.api_errors import KubeError
+from pilot.lib.duration import parse_duration
 
 if TYPE_CHECKING:
     from pilot.kube.object_client import ObjectClient
@@ -25,14 +26,17 @@ _DEFAULT_PATH = "~/.kube/config"
 
 
 class Cluster:
-    """An API server. Requests use the field manager of the installation."""
+    """An API server. Requests use the field manager of the installation.
 
-    def __init__(self, credentials: Credentials, kubeconfig: str = "") -> None:
-        self._credentials, self._kubeconfig = credentials, kubeconfig
+    `timeout` is the timeout of connections and responses in seconds, or None for the defaults.
+    """
+
+    def __init__(self, credentials: Credentials, kubeconfig: str = "", timeout: float | None = None) -> None:
+        self._credentials, self._kubeconfig, self._timeout = credentials, kubeconfig, timeout
 
     def in_context(self, name: str) -> Cluster:
         """Return the cluster of another context of the kubeconfig."""
-        return Cluster(_credentials(self._kubeconfig, name), self._kubeconfig)
+        return Cluster(_credentials(self._kubeconfig, name), self._kubeconfig, self._timeout)
 
     def run(self, work: Callable[[ObjectClient, ObjectClient], Awaitable[Result]], dry_run: bool = False) -> Result:
         """Run `work` with two clients and return its result. The second client makes only dry-run requests.
@@ -45,10 +49,14 @@ class Cluster:
     async def _run(self, work: Callable[[ObjectClient, ObjectClient], Awaitable[Result]], dry_run: bool) -> Result:
         from pilot.kube.api_client import (
             ApiClient,
+            RequestTimeouts,
         )  # imports aiohttp, which is slow and not needed by commands that call no server
         from pilot.kube.object_client import ObjectClient
 
-        client = ApiClient(self._credentials)
+        timeouts = RequestTimeouts()
+        if self._timeout is not None:
+            timeouts = timeouts._replace(connect=self._timeout, response=self._timeout)
+        client = ApiClient(self._credentials, timeouts=timeouts)
         try:
             trial = ObjectClient(client, MANAGER, random.Random(), dry_run=True)
             return await work(trial if dry_run else ObjectClient(client, MANAGER, random.Random()), trial)
@@ -75,9 +83,23 @@ def with_cluster(function: Function) -> Function:
     @click.option("--context", "context_name", default="", metavar="NAME", help="kubeconfig context")
     @functools.wraps(function)
     def command(*arguments: Any, kubeconfig: str, context_name: str, **more: Any) -> Any:
-        return function(*arguments, Cluster(_credentials(kubeconfig, context_name), kubeconfig), **more)
+        timeout = _timeout(click.get_current_context().find_root().params.get("kubeclient_timeout"))
+        return function(*arguments, Cluster(_credentials(kubeconfig, context_name), kubeconfig, timeout), **more)
 
     return command  # type: ignore[return-value]
+
+
+def _timeout(text: str | None) -> float | None:
+    """Return the seconds of a duration. Raise BadParameter if it is invalid or not positive."""
+    if text is None:
+        return None
+    try:
+        seconds = parse_duration(text).seconds
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="'--kubeclient-timeout'") from error
+    if seconds <= 0:
+        raise click.BadParameter(f"{text} is not a positive duration", param_hint="'--kubeclient-timeout'")
+    return seconds
 
 
 def _credentials(kubeconfig: str, context: str) -> Credentials:

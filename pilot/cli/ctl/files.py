@@ -27,6 +27,15 @@ def read_files(paths: Iterable[str]) -> dict[str, bytes]:
     return {path: _read(path) for argument in paths for path in _below(argument)}
 
 
+def write_file(path: str, text: str) -> None:
+    """Write a text to a file. Raise CommandError if the file cannot be written."""
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise CommandError(f"cannot write {path}: {error.strerror or error}") from error
+
+
 def _below(path: str) -> list[str]:
     if not os.path.isdir(path):
         return [path]

@@ -10,6 +10,8 @@ from pilot.cli.ctl.analyzers.analyzer import (
     DESTINATION_RULE,
     ENVOY_FILTER,
     GATEWAY,
+    INJECTOR_CONFIG,
+    MUTATING_WEBHOOKS,
     SERVICE_ENTRY,
     VIRTUAL_SERVICE,
     Analyzer,
@@ -135,9 +137,7 @@ def _check_gateways(objects: AnalyzedObjects) -> Reports:
     for one in objects.of(VIRTUAL_SERVICE.id):
         for index, name in enumerate(_texts(one.value("spec", "gateways"))):
             if is_listener_gateway(name):
-                text = (
-                    "the Gateway is generated from a Gateway of the Gateway API; use an HTTPRoute instead"
-                )
+                text = "the Gateway is generated from a Gateway of the Gateway API; use an HTTPRoute instead"
                 yield one, warning("internal-gateway", f"spec.gateways[{index}]", text)
 
 
@@ -154,6 +154,8 @@ def _texts(value: object) -> Iterable[str]:
 SERVER_ROOTS = Analyzer("destinationrule.CaCertificateAnalyzer", (DESTINATION_RULE,), _check_roots)
 PATCH_OPERATIONS = Analyzer("envoyfilter.EnvoyPatchAnalyzer", (ENVOY_FILTER,), _check_patches)
 SHARED_CERTIFICATES = Analyzer("gateway.CertificateAnalyzer", (GATEWAY,), _check_certificates)
-ENTRY_ADDRESSES = Analyzer("serviceentry.Analyzer", (SERVICE_ENTRY,), _check_addresses)
+ENTRY_ADDRESSES = Analyzer(
+    "serviceentry.Analyzer", (SERVICE_ENTRY, INJECTOR_CONFIG, MUTATING_WEBHOOKS), _check_addresses
+)
 INTERNAL_GATEWAYS = Analyzer("virtualservice.GatewayAnalyzer", (VIRTUAL_SERVICE,), _check_gateways)
 INGRESS_SUBSETS = Analyzer("virtualservice.DestinationHostAnalyzer", (VIRTUAL_SERVICE,), _check_subsets)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from pilot.cli.ctl.analyzers.analyzed_objects import AnalyzedObject, AnalyzedObjects
-from pilot.cli.ctl.analyzers.analyzer import INJECTOR_CONFIG, Analyzer, ReadKind
+from pilot.cli.ctl.analyzers.analyzer import INJECTOR_CONFIG, MUTATING_WEBHOOKS, REVISION, Analyzer, ReadKind
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.problem import Problem
 from pilot.ingest.analysis import decode_mesh
 from pilot.ingest.decode import listed_objects
 from pilot.ingest.files.documents import Document, SyntaxFault, read_document
+from pilot.install.installation_labels import DEFAULT, TAG
 from pilot.kube.api_errors import ApiError
 from pilot.kube.object_client import ObjectClient, VersionedKind
 
@@ -56,16 +57,27 @@ async def read_cluster(client: ObjectClient, kinds: Iterable[ReadKind], cluster:
     return read._replace(denied=denied)
 
 
-def mesh_config_of(objects: Iterable[AnalyzedObject]) -> MeshConfig:
-    """Return the mesh config in the ConfigMap of a cluster, or the default."""
+def mesh_config_of(objects: Collection[AnalyzedObject], revision: str = "") -> MeshConfig:
+    """Return the mesh config of a revision in the ConfigMap of a cluster, or the default.
+
+    If `revision` is "", it is the revision that the tag `default` points to.
+    """
+    revision = revision or default_revision(objects)
+    name = _MESH_CONFIG if revision == DEFAULT else f"{_MESH_CONFIG}-{revision}"
     for one in objects:
         text = one.value("data", "mesh")
-        if one.id == INJECTOR_CONFIG.id and one.name.startswith(_MESH_CONFIG) and isinstance(text, str):
+        if one.id == INJECTOR_CONFIG.id and one.name == name and isinstance(text, str):
             try:
                 return decode_mesh(read_document(text.encode(), "").plain)[0]
             except SyntaxFault:
                 break
     return MeshConfig()
+
+
+def default_revision(objects: Iterable[AnalyzedObject]) -> str:
+    """Return the revision that the tag `default` points to, or `default` if there is no such tag."""
+    webhooks = (one.labels for one in objects if one.id == MUTATING_WEBHOOKS.id)
+    return next((labels.get(REVISION, DEFAULT) for labels in webhooks if labels.get(TAG) == DEFAULT), DEFAULT)
 
 
 def run_analyzers(analyzers: Iterable[Analyzer], objects: AnalyzedObjects) -> list[Problem]:

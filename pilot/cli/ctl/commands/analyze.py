@@ -88,6 +88,7 @@ FOUND = 79
     metavar="CONTEXT",
     help="kubeconfig context of another cluster, whose Services are compared; may be repeated",
 )
+@click.option("-r", "--revision", default="", help="revision of the mesh config (default: that of the tag default)")
 @with_client
 @with_cluster
 def analyze(
@@ -103,6 +104,7 @@ def analyze(
     only_list: bool,
     use_kube: bool | None,
     contexts: tuple[str, ...],
+    revision: str,
 ) -> None:
     """Check configuration in files, or the configuration of a running control plane and its cluster.
 
@@ -124,7 +126,7 @@ def analyze(
     else:
         reports, checked = _of_control_plane(client, selection)
         if use_kube is not False:
-            more, note = _of_cluster(cluster, contexts, analyzers, use_kube)
+            more, note = _of_cluster(cluster, contexts, analyzers, use_kube, revision)
             reports, checked = [*reports, *more], f"{checked} {note}"
     findings = selection.apply(report for report in reports if not names or belongs_to(report, names))
     where = f" in namespace {selection.namespace}" if selection.namespace else ""
@@ -154,13 +156,13 @@ def _of_control_plane(client: PageClient, selection: Selection) -> tuple[list[Fi
 
 
 def _of_cluster(
-    cluster: Cluster, contexts: Iterable[str], analyzers: Iterable[Analyzer], is_required: bool | None
+    cluster: Cluster, contexts: Iterable[str], analyzers: Collection[Analyzer], is_required: bool | None, revision: str
 ) -> tuple[list[Finding], str]:
     """Return the problems of the objects of a cluster, and the sentence that says what was checked.
 
     Raise CommandError if an API server is unreachable and `is_required` is true, or if a context is unusable.
     """
-    kinds = list(dict.fromkeys(kind for analyzer in analyzers for kind in analyzer.kinds))
+    kinds = dict.fromkeys(kind for analyzer in analyzers for kind in analyzer.kinds)
     try:
         read: ClusterObjects = cluster.run(lambda client, _: read_cluster(client, kinds))
     except CommandError as error:
@@ -172,7 +174,7 @@ def _of_cluster(
     for kind, reason in read.denied.items():
         skipped = ", ".join(analyzer.name for analyzer in analyzers if kind in analyzer.kinds)
         click.echo(f"! {kind.name} objects cannot be listed: {one_line(reason)}; not checked: {skipped}", err=True)
-    problems = run_analyzers(usable, AnalyzedObjects(objects, mesh_config_of(read.objects), is_live=True))
+    problems = run_analyzers(usable, AnalyzedObjects(objects, mesh_config_of(read.objects, revision), is_live=True))
     return [plain_problem(problem) for problem in problems], f"Checked {_count(len(objects), 'object')} of the cluster."
 
 

@@ -8,15 +8,17 @@ import json
 import tarfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 from rich.console import Console
 from rich.progress import track
 
 from pilot.cli.ctl.client import CommandError, PageClient
+from pilot.cli.ctl.cluster import Cluster, with_cluster
 from pilot.cli.ctl.command import with_client
 from pilot.cli.ctl.envoy import request_admin
+from pilot.kube.object_client import ObjectClient, ResourceKey, VersionedKind
 from pilot.lib.build_info import build_info
 from pilot.lib.redact import redact
 
@@ -40,6 +42,12 @@ _SKIPPED_PAGES = frozenset(
 _PROXY_PAGES = ("config_dump", "authz", "describe")
 _ENVOY_PAGES = ("config_dump?include_eds", "clusters", "stats", "server_info")
 PROXIES = 20
+LARGEST_LOG = 16 << 20
+"""Maximum number of bytes of a log."""
+PROXY_CONTAINER = "istio-proxy"
+_POD = VersionedKind("v1", "Pod")
+_COMPONENTS = ("app in (istiod,ztunnel)", "k8s-app=istio-cni-node")
+"""Label selectors of the Pods of control planes, ztunnels and the CNI plugin."""
 
 
 class Item(NamedTuple):
@@ -62,15 +70,38 @@ class Item(NamedTuple):
 @click.option(
     "--envoy", "envoys", multiple=True, metavar="URL", help="admin address of an Envoy to include; may be repeated"
 )
+@click.option(
+    "--tail",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="LINES",
+    help=f"last lines of each log to include; 0 for all; at most {LARGEST_LOG >> 20} MiB",
+)
+@click.option("--skip-logs", "without_logs", is_flag=True, help="do not include logs, which require an API server")
+@click.option("--skip-proxy-debug", "without_proxies", is_flag=True, help="do not include the configuration of proxies")
 @with_client
-def bug_report(client: PageClient, output: str | None, proxies: Sequence[str], envoys: Sequence[str]) -> None:
-    """Collect debug pages, metrics and proxy configuration in an archive. Keys, tokens and passwords are redacted.
+@with_cluster
+def bug_report(
+    client: PageClient,
+    cluster: Cluster,
+    output: str | None,
+    proxies: Sequence[str],
+    envoys: Sequence[str],
+    tail: int,
+    without_logs: bool,
+    without_proxies: bool,
+) -> None:
+    """Collect debug pages, metrics, proxy configuration and logs in an archive.
 
-    Data that cannot be fetched is recorded as missing in the archive.
+    The logs are those of the Pods of the mesh's components, and of the proxies that are included. Keys, tokens and
+    passwords are redacted. Data that cannot be fetched is recorded as missing in the archive.
     """
     client.text("version")  # fails early if the control plane is unreachable
     path = output or time.strftime("bug-report-%Y%m%d-%H%M%S.tar.gz", time.gmtime())
-    items = list(_items(client, proxies, envoys))
+    proxies = proxies or _connected(client)
+    items = list(_items(client, () if without_proxies else proxies, envoys))
+    items += () if without_logs else _logs(cluster, proxies, tail)
     missing = []
     try:
         with tarfile.open(path, "w:gz") as archive:
@@ -101,7 +132,7 @@ def _items(client: PageClient, proxies: Sequence[str], envoys: Sequence[str]) ->
         name = page.partition("?")[0]
         if name == page and name not in _SKIPPED_PAGES:
             yield Item(f"debug/{name}.json", functools.partial(client.text, f"debug/{name}"))
-    for proxy in proxies or _connected(client):
+    for proxy in proxies:
         for page in _PROXY_PAGES:
             fetch = functools.partial(client.text, f"debug/{page}", proxyID=proxy)
             yield Item(f"proxies/{proxy}/{page}.json", fetch)
@@ -109,6 +140,40 @@ def _items(client: PageClient, proxies: Sequence[str], envoys: Sequence[str]) ->
         for page in _ENVOY_PAGES:
             name = f"envoys/{_file_name(envoy)}/{page.partition('?')[0]}.txt"
             yield Item(name, functools.partial(request_admin, envoy, page))
+
+
+def _logs(cluster: Cluster, proxies: Sequence[str], tail: int) -> Iterator[Item]:
+    """Yield the logs of the Pods of the mesh's components, and of the proxies in other Pods."""
+    try:
+        pods = cluster.run(lambda objects, _: _component_pods(objects))
+    except CommandError as error:
+        yield Item("logs.txt", functools.partial(_fail, error))
+        return
+    for pod in pods:
+        for container in pod["spec"].get("containers", ()):
+            yield _log(cluster, pod["metadata"]["namespace"], pod["metadata"]["name"], container["name"], tail)
+    components = {(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in pods}
+    for proxy in proxies:
+        name, _, namespace = proxy.rpartition(".")
+        if name and (namespace, name) not in components:
+            yield _log(cluster, namespace, name, PROXY_CONTAINER, tail)
+
+
+def _log(cluster: Cluster, namespace: str, pod: str, container: str, tail: int) -> Item:
+    key = ResourceKey(_POD, namespace, pod)
+    return Item(
+        f"logs/{namespace}/{pod}/{container}.log",
+        lambda: cluster.run(lambda objects, _: objects.logs(key, container, tail, LARGEST_LOG)),
+    )
+
+
+async def _component_pods(objects: ObjectClient) -> list[dict[str, Any]]:
+    lists = [await objects.list(_POD, selector) for selector in _COMPONENTS]
+    return [pod for pods in lists for pod in pods]
+
+
+def _fail(error: CommandError) -> str:
+    raise error
 
 
 def _connected(client: PageClient) -> list[str]:

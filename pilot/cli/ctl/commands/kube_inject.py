@@ -12,6 +12,7 @@ import yaml
 from deploy.operator.errors import SettingsError
 from deploy.operator.manifest import render_installation
 from pilot.cli.ctl.client import CommandError
+from pilot.cli.ctl.files import write_file
 from pilot.cli.ctl.output import write
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.problem import Severity
@@ -79,11 +80,7 @@ def kube_inject(filename: str, output: str | None, **sources: Any) -> None:
         yaml.dump(document, Dumper=_DUMPER, sort_keys=True, allow_unicode=True, width=2**20) for document in injected
     )
     if output:
-        try:
-            with open(output, "w", encoding="utf-8") as file:
-                file.write(text)
-        except OSError as error:
-            raise CommandError(f"cannot write {output}: {error.strerror or error}") from error
+        write_file(output, text)
     else:
         write(text.rstrip("\n"))
 

@@ -16,6 +16,7 @@ from deploy.operator.inputs import user_settings
 from deploy.operator.manifest import Installation, manifest_text, render_installation
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, with_cluster
+from pilot.cli.ctl.files import write_file
 from pilot.cli.ctl.object_diff import differences, objects_of
 from pilot.cli.ctl.output import write
 from pilot.lib.suggestion import did_you_mean
@@ -137,14 +138,26 @@ def diff(one: str, other: str) -> None:
     is_flag=True,
     help="detect the platform of the cluster and use its defaults",
 )
+@click.option("-o", "--output", metavar="FILE", help="output file (default: standard output)")
 @with_cluster
-def generate(cluster: Cluster, force: bool, components: tuple[str, ...], cluster_specific: bool, **where: Any) -> None:
+def generate(
+    cluster: Cluster,
+    force: bool,
+    components: tuple[str, ...],
+    cluster_specific: bool,
+    output: str | None,
+    **where: Any,
+) -> None:
     """Print the objects of an installation as YAML. The output is deterministic."""
     platform = cluster.run(_platform) if cluster_specific else ""
     installation = read_installation(read_settings(**where), force, platform)
     objects = installation.objects([_component(name, installation) for name in components])
     warn_of_local_images(objects)
-    write(manifest_text(objects).rstrip("\n"))
+    text = manifest_text(objects).rstrip("\n")
+    if output:
+        write_file(output, f"{text}\n")
+    else:
+        write(text)
 
 
 def _component(text: str, installation: Installation) -> str:

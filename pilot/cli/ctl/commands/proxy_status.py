@@ -20,7 +20,7 @@ from pilot.cli.ctl.envoy import EnvoyDump
 from pilot.cli.ctl.output import FORMATS, CommandResult, Part, TextTable, watch
 from pilot.cli.ctl.proxy import ProxyTarget, describe_proxy, find_status, with_envoy, wrong_envoy
 from pilot.lib.text import one_line
-from pilot.lib.xds_types import BY_SHORT_NAME, short_name
+from pilot.lib.xds_types import BY_SHORT_NAME, find_type, short_name
 
 _TYPES = ("cds", "lds", "eds", "rds")
 _COMPARED = {"Clusters": "cds", "Listeners": "lds", "Routes": "rds"}
@@ -119,9 +119,10 @@ def _nothing(client: PageClient, namespace: str) -> str:
 
 def _parts(selection: list[Status], proxies: list[Status]) -> Iterator[Part]:
     """Yield the table of the listed proxies, why they are not in sync, and the number of proxies in each state."""
-    head = ("NAME", "CLUSTER", "TYPE", *(name.upper() for name in _TYPES), "VERSION")
     if selection:
-        yield TextTable(head, [_row(proxy) for proxy in selection])
+        types = _columns(selection)
+        head = ("NAME", "CLUSTER", "TYPE", *(name.upper() for name in types), "VERSION")
+        yield TextTable(head, [_row(proxy, types) for proxy in selection])
     reasons: dict[str, list[str]] = {}
     for proxy in selection:
         for reason in _reasons(proxy):
@@ -140,8 +141,19 @@ def _some(names: list[str]) -> str:
     return f"{', '.join(names[:_SHOWN_NAMES])}{more}"
 
 
-def _row(proxy: dict[str, Any]) -> list[str]:
-    states = [state(proxy.get("resources", {}).get(BY_SHORT_NAME[name])) for name in _TYPES]
+def _columns(proxies: Iterable[Status]) -> tuple[str, ...]:
+    """Return the types that have a column: those of sidecars, and the others that any of the proxies subscribes to."""
+    subscribed = {
+        short_name(url) for proxy in proxies for url in proxy.get("resources", {}) if find_type(url).is_answered
+    }
+    return (*_TYPES, *(name for name in BY_SHORT_NAME if name in subscribed and name not in _TYPES))
+
+
+def _row(proxy: Status, types: Iterable[str]) -> list[str]:
+    by_name: dict[str, list[str]] = {}
+    for url, resource in proxy.get("resources", {}).items():
+        by_name.setdefault(short_name(url), []).append(state(resource))
+    states = [min(by_name[name], key=_ORDER.index) if name in by_name else "-" for name in types]
     return [
         proxy["proxy"],
         proxy.get("cluster_id", ""),

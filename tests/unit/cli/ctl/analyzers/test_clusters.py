@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from pilot.cli.ctl.client import PageClient
 from pilot.cli.pilotctl import pilotctl
+from testing.apiserver.definitions import definitions
 from testing.apiserver.server import ApiServer
 from testing.kube.kube_access import write_kubeconfig
 from tests.unit.cli.ctl.analyzers.test_istio_codes import BY_SERVICE, INJECTED, INJECTOR, deployment, pod, service
@@ -109,3 +110,30 @@ async def test_kind_that_may_not_be_listed_is_named(clusters: TwoClusters) -> No
         "not checked: annotations.K8sAnalyzer, deployment.MultiServiceAnalyzer, applicationUID.Analyzer"
         in result.stderr
     )
+
+
+ENTRY = """
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: a, namespace: shop}
+spec: {hosts: [a.example.com], ports: [{number: 1, name: a, protocol: TCP}], resolution: NONE}
+"""
+CAPTURE = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: istio-b, namespace: istio-system, labels: {istio.io/rev: b}}
+data: {mesh: "defaultConfig: {proxyMetadata: {ISTIO_META_DNS_CAPTURE: 'true', ISTIO_META_DNS_AUTO_ALLOCATE: 'true'}}"}
+"""
+
+
+async def test_mesh_config_is_that_of_the_default_revision(clusters: TwoClusters) -> None:
+    words = ("-o", "json", "--analyzer", "serviceentry.Analyzer")
+    for plain in definitions():
+        clusters.first.put(plain)
+    put(clusters.first, ENTRY, CAPTURE)
+    assert codes(await clusters.analyze(*words)) == [("IST0134", "a")]
+    assert codes(await clusters.analyze(*words, "--revision", "b")) == []
+    tag = yaml.safe_load(INJECTOR.format("-tag", BY_SERVICE))
+    tag["metadata"]["labels"] = {"istio.io/tag": "default", "istio.io/rev": "b"}
+    clusters.first.put(tag)
+    assert codes(await clusters.analyze(*words)) == []

@@ -36,6 +36,15 @@ def test_only_selected_components_are_generated() -> None:
     assert run_command(*command, "--component", "Cni", "-r", "r1") == (0, printed, "")
 
 
+def test_manifest_is_written_to_a_file(tmp_path: pathlib.Path) -> None:
+    command, path = ("manifest", "generate", "-s", "profile=minimal", "--component", "Base"), tmp_path / "all.yaml"
+    _, printed, _ = run_command(*command)
+    assert run_command(*command, "-o", str(path)) == (0, "", "")
+    assert path.read_text("utf-8") == printed
+    status, _, stderr = run_command(*command, "--output", str(tmp_path))
+    assert (status, stderr) == (1, f"Error: cannot write {tmp_path}: Is a directory\n")
+
+
 def test_default_image_that_no_registry_has_is_reported() -> None:
     command = ("manifest", "generate", "-s", "profile=minimal", "--component", "Pilot")
     status, printed, stderr = run_command(*command)

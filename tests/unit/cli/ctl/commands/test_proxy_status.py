@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from pilot.cli.ctl.client import CommandError, PageClient
 from pilot.cli.ctl.commands import proxy_status
 from pilot.cli.pilotctl import main, pilotctl
-from pilot.lib.xds_types import BY_SHORT_NAME
+from pilot.lib.xds_types import BY_SHORT_NAME, WORKLOAD
 from tests.unit.cli.ctl.conftest import Run
 from tests.unit.cli.ctl.test_output import terminal
 
@@ -44,6 +44,21 @@ def test_worst_proxies_come_first_with_their_reasons(run: Run, pages: dict[str, 
         r"c-0.x, c-1.x, c-2.x and 2 more rejected its cds: bad\n\x1b[2J",
         "b.x has not acknowledged its cds since 12:00",
         "9 proxies: 5 ERROR, 1 STALE, 2 NOT SENT, 1 SYNCED",
+    ]
+
+
+def test_types_of_ztunnels_have_columns_if_one_is_connected(run: Run, pages: dict[str, Any]) -> None:
+    ztunnel = {BY_SHORT_NAME["wds"]: SYNCED, WORKLOAD: STALE, BY_SHORT_NAME["wads"]: {}}
+    pages["syncz"] = [
+        {"proxy": "z.x", "proxy_type": "ztunnel", "resources": ztunnel},
+        {"proxy": "a.x", "proxy_type": "sidecar", "resources": {CDS: SYNCED, BY_SHORT_NAME["nds"]: SYNCED}},
+    ]
+    lines = [line.split("  ") for line in run("proxy-status").splitlines()]
+    head, *rows = [[cell.strip() for cell in line if cell.strip()] for line in lines[:3]]
+    assert head == ["NAME", "CLUSTER", "TYPE", "CDS", "LDS", "EDS", "RDS", "WDS", "WADS", "NDS", "VERSION"]
+    assert rows == [
+        ["z.x", "ztunnel", "-", "-", "-", "-", "STALE", "NOT SENT", "-"],
+        ["a.x", "sidecar", "SYNCED", "-", "-", "-", "-", "-", "SYNCED"],
     ]
 
 

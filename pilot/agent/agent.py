@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import signal
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from grpc import aio
 
 from pilot.agent.agent_metrics import AgentMetrics
 from pilot.agent.agent_settings import AgentSettings
+from pilot.agent.certificates.platform_token import platform_token
 from pilot.agent.certificates.workload_identity import WorkloadIdentity
 from pilot.agent.dns.dns_server import DnsServer, read_resolvers
 from pilot.agent.dns.lookup_table import NAME_TABLE, LookupTable
@@ -83,6 +85,7 @@ class Agent:
         authority = ca_upstream(settings.control_plane, address, _headers(environ, CA_HEADERS))
         metadata = proxy.metadata if settings.certificate.file_mounted else None
         upstream = xds_upstream(settings.control_plane, address, plaintext, _headers(environ, XDS_HEADERS), metadata)
+        self._token = platform_token(settings)
         self._identity = WorkloadIdentity(proxy, settings, authority, self._metrics)
         resolvers = read_resolvers()
         self._names = LookupTable(proxy.namespace, proxy.domain, resolvers.search)
@@ -105,6 +108,9 @@ class Agent:
             self._loop.add_signal_handler(number, self._shutdown.set)
         stack.callback(self._status.stop)
         self._status.start()
+        if self._token is not None:
+            await self._token.refresh()
+            _start(stack, self._token.keep_fresh(time.time, asyncio.sleep))
         server, background = await self._identity.start()
         if server is not None:
             stack.push_async_callback(server.stop, None)

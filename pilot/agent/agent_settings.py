@@ -145,6 +145,15 @@ class ControlPlaneSettings:
         "File with the service account token.",
         env="ISTIO_TOKEN_FILE",
     )
+    credential_fetcher: str = setting(
+        "JWT",
+        "Source of the token: JWT if another program writes the file, or GoogleComputeEngine to fetch the token of the "
+        "virtual machine and write it to the file.",
+        env="CREDENTIAL_FETCHER_TYPE",
+    )
+    metadata_server: str = setting(
+        "169.254.169.254", "Metadata server of a virtual machine, for GoogleComputeEngine.", env="GCE_METADATA_HOST"
+    )
     cluster_id: str = setting("Kubernetes", "ID of the cluster that issued the token.", env="ISTIO_META_CLUSTER_ID")
     provisioned_directory: str = setting(
         "",

@@ -24,6 +24,7 @@ from pilot.lib.start_error import StartError
 from pilot.settings.document import sections
 from pilot.settings.parse import load_sections
 from pilot.settings.usage import flag_sections
+from pilot.settings.without_effect import AGENT_VARIABLES, paragraph, without_effect
 
 USAGE = """\
 pilot-agent: runs Envoy in a pod
@@ -82,7 +83,7 @@ def proxy(argv: Sequence[str]) -> int:
         log.configure(logs.output_level, logs.as_json, logs.targets)
     except ValueError as error:
         raise FlagError(f"logging: {error}") from error
-    for warning in loaded.warnings:
+    for warning in (*loaded.warnings, *without_effect(os.environ, AGENT_VARIABLES)):
         _log.warning("%s", warning)
     os.environ.setdefault(
         "GRPC_ENABLE_FORK_SUPPORT", "0"
@@ -158,7 +159,7 @@ def version(_: Sequence[str]) -> int:
 
 
 def collateral(_: Sequence[str]) -> int:
-    print(sections(AgentSettings()), end="")
+    print(sections(AgentSettings()) + paragraph("Istio's agent", AGENT_VARIABLES), end="")
     print("\n# istio-iptables, istio-clean-iptables\n" + sections(CaptureSettings()), end="")
     return 0
 

@@ -69,6 +69,12 @@ class AmbientSettings:
         "If a policy selects a waypoint or a sidecar, apply it to the HBONE tunnels that the proxy terminates.",
         env="ENABLE_LAYERED_WAYPOINT_AUTHORIZATION_POLICIES",
     )
+    wildcard_tls: bool = setting(
+        False,
+        "Let waypoints forward TLS to the host in its SNI, for ServiceEntries with the resolution DYNAMIC_DNS. "
+        "The SNI is not verified: a client may reach any host that it names.",
+        env="ENABLE_WILDCARD_HOST_SERVICE_ENTRIES_FOR_TLS",
+    )
     stream_window: int = setting(
         0,
         "Initial HTTP/2 stream window for HBONE, in bytes. 0 means Envoy's default.",

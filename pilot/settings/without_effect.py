@@ -1,6 +1,7 @@
-"""Environment variables without effect: those that only istiod reads, and unknown ones.
+"""Environment variables without effect: those that only Istio's programs read, and unknown ones.
 
-`VARIABLES` maps each variable that istiod reads to the reason, which the warning states.
+`VARIABLES` maps each variable that istiod reads to the reason, which the warning states. `AGENT_VARIABLES` does the
+same for Istio's agent.
 """
 
 from __future__ import annotations
@@ -11,13 +12,25 @@ from collections.abc import Iterable, Mapping
 from pilot.lib.suggestion import did_you_mean
 
 _CACHED = "a resource stays cached while any proxy uses it, and is rebuilt only when it changes"
+_LAZY = "a Sidecar is always evaluated when a proxy first needs it"
+_PLATFORM = "the cloud platform is not detected; set the locality with labels of the workload"
 VARIABLES: Mapping[str, str] = {
     "PILOT_PUSH_THROTTLE": "pushes are limited by size; set PILOT_PUSH_BYTES_IN_FLIGHT",
     "PILOT_XDS_CACHE_SIZE": _CACHED,
     "PILOT_ENABLE_XDS_CACHE": _CACHED,
     "PILOT_ENABLE_CDS_CACHE": _CACHED,
     "PILOT_ENABLE_RDS_CACHE": _CACHED,
-    "ENABLE_LAZY_SIDECAR_EVALUATION": "a Sidecar is always evaluated when a proxy first needs it",
+    "PILOT_XDS_CACHE_INDEX_CLEAR_INTERVAL": _CACHED,
+    "ENABLE_LAZY_SIDECAR_EVALUATION": _LAZY,
+    "PILOT_CONVERT_SIDECAR_SCOPE_CONCURRENCY": _LAZY,
+    "PILOT_UNIFIED_SIDECAR_SCOPE": "there is only one way to evaluate a Sidecar",
+    "AMBIENT_SCOPED_ADDRESS_PUSHES": "a change of an address only affects the proxies that use it",
+    "ENABLE_VTPROTOBUF": "resources are serialized once, with the protobuf library of Python",
+    "ISTIO_KUBE_CLIENT_CONTENT_TYPE": "objects are always read from API servers as JSON",
+    "UNSAFE_PILOT_ENABLE_RUNTIME_ASSERTIONS": "there are no runtime assertions",
+    "ISTIO_AGENT_ENABLE_WASM_REMOTE_LOAD_CONVERSION": "agents always fetch Wasm modules for their Envoys",
+    "K_REVISION": "responses do not name a revision of Cloud Run",
+    "AMBIENT_ENABLE_BAGGAGE": "waypoints find the metadata of peers by their addresses, not in headers",
     "PILOT_STATUS_MAX_WORKERS": "statuses are written one at a time, and only if they differ",
     "MUTEX_PROFILE_FRACTION": "mutex profiles are not supported",
     "MCS_API_GROUP": "ServiceExports and ServiceImports are always read from multicluster.x-k8s.io",
@@ -25,11 +38,33 @@ VARIABLES: Mapping[str, str] = {
     "PILOT_ENABLE_AGENTGATEWAY": "agentgateway is not supported",
     "ENVOY_STATUS_PORT_ENABLE_PROXY_PROTOCOL": "only pilot-agent reads it; set it in the environment of the agent",
 }
+AGENT_VARIABLES: Mapping[str, str] = {
+    "CA_PROVIDER": "certificates are always requested with Istio's protocol",
+    "CLOUD_PLATFORM": _PLATFORM,
+    "GCP_METADATA": _PLATFORM,
+    "GCP_ZONE": _PLATFORM,
+    "GCP_QUOTA_PROJECT": _PLATFORM,
+    "CREDENTIAL_IDENTITY_PROVIDER": "the certificate authority determines who issued a token",
+    "DNS_FORWARD_PARALLEL": "nameservers are asked one after the other",
+    "ENABLE_PROBE_KEEPALIVE_CONNECTIONS": "each probe has its own connection, as those of the kubelet",
+    "ENVOY_SKIP_DEPRECATED_LOGS": "set the log level with --proxyLogLevel",
+    "FILE_DEBOUNCE_DURATION": "files of certificates are read again when their content has changed",
+    "HTTP_STRIP_FRAGMENT_FROM_PATH_UNSAFE_IF_DISABLED": "Envoy always removes fragments since the release that dropped "
+    "its runtime feature",
+    "ISTIO_AGENT_ENABLE_WASM_REMOTE_LOAD_CONVERSION": "the agent always fetches Wasm modules for Envoy",
+    "ISTIO_ENABLE_HTTP2_PROBING": "probes use HTTP/1.1",
+    "ISTIO_ENVOY_ENABLE_CORE_DUMP": "set the limit of core dumps in the environment of the agent",
+    "JWT_POLICY": "the token is always read from the file of the projected volume",
+    "PEER_METADATA_DISCOVERY": "the control plane decides it by the filters that Envoy supports",
+    "PROXY_CONFIG_XDS_AGENT": "trust bundles over xDS are not supported",
+    "REWRITE_PROBE_LEGACY_LOCALHOST_DESTINATION": "probes are sent to the address of the Pod, as those of the kubelet",
+    "XDS_AUTH_PROVIDER": "the token is always that of the workload",
+}
 
 
-def without_effect(environ: Mapping[str, str]) -> list[str]:
-    """Return a warning for each variable in `VARIABLES` that is set."""
-    return [f"environment variable {name} has no effect: {why}" for name, why in VARIABLES.items() if environ.get(name)]
+def without_effect(environ: Mapping[str, str], variables: Mapping[str, str] = VARIABLES) -> list[str]:
+    """Return a warning for each variable that is set."""
+    return [f"environment variable {name} has no effect: {why}" for name, why in variables.items() if environ.get(name)]
 
 
 _PREFIX = re.compile("(PILOT|AMBIENT|ENABLE|ISTIO)_")
@@ -51,8 +86,8 @@ def unknown(environ: Mapping[str, str], names: Iterable[str]) -> list[str]:
     ]
 
 
-def paragraph() -> str:
-    """Return the part of the settings reference that lists the variables in `VARIABLES`."""
-    head = "\nistiod reads the following variables. pyistiod ignores them, and logs a warning if one is set.\n\n"
+def paragraph(program: str = "istiod", variables: Mapping[str, str] = VARIABLES) -> str:
+    """Return the part of a settings reference that lists variables without effect."""
+    head = f"\n{program} reads the following variables. pyistiod ignores them, and logs a warning if one is set.\n\n"
     head += "| variable | reason |\n|---|---|\n"
-    return head + "".join(f"| `{name}` | {why} |\n" for name, why in VARIABLES.items())
+    return head + "".join(f"| `{name}` | {why} |\n" for name, why in variables.items())

@@ -42,7 +42,8 @@ from pilot.mesh.registry.services import service
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.destination_rules import MergedRuleKey, inbound_merged_rule_key, merged_rule
 
-_DYNAMIC = frozenset((Protocol.HTTP,))  # with the SNI only, a client could request any host
+_DYNAMIC = frozenset((Protocol.HTTP,))
+_DYNAMIC_WITH_TLS = _DYNAMIC | {Protocol.TLS}  # with the SNI only, a client may reach any host
 
 
 class VipKey(NamedTuple):
@@ -87,21 +88,25 @@ def service_vip_keys(db: Mesh, ref: ServiceRef, namespace: str) -> tuple[Resolve
     subsets = (
         dict.fromkeys(("", *(s.name for s in rule.spec.subsets))) if rule is not None and not is_dynamic(row) else ("",)
     )
-    return tuple(ResolvedVipKey(key, rule_key) for key in _keys(row, tuple(subsets)))
+    return tuple(ResolvedVipKey(key, rule_key) for key in _keys(row, tuple(subsets), db.settings.ambient.wildcard_tls))
 
 
-def _keys(service: Service, subsets: tuple[str, ...]) -> Iterator[VipKey]:
-    for port, protocols in vip_ports(service):
+def _keys(service: Service, subsets: tuple[str, ...], wildcard_tls: bool) -> Iterator[VipKey]:
+    for port, protocols in vip_ports(service, wildcard_tls):
         for subset in subsets:
             for protocol in protocols:
                 yield VipKey(service.ref, port.number, protocol, subset)
 
 
-def vip_ports(service: Service) -> Iterator[tuple[Port, tuple[str, ...]]]:
-    """Yield the ports of a service that a waypoint serves, together with their possible protocols."""
+def vip_ports(service: Service, wildcard_tls: bool = False) -> Iterator[tuple[Port, tuple[str, ...]]]:
+    """Yield the ports of a service that a waypoint serves, together with their possible protocols.
+
+    `wildcard_tls` is true if a waypoint resolves the SNI of TLS connections to wildcard hosts.
+    """
+    dynamic = _DYNAMIC_WITH_TLS if wildcard_tls else _DYNAMIC
     for number in dict.fromkeys(p.number for p in service.ports):
         port = cluster_port(service, number)
-        if port is not None and has_cluster(service, port) and (not is_dynamic(service) or port.protocol in _DYNAMIC):
+        if port is not None and has_cluster(service, port) and (not is_dynamic(service) or port.protocol in dynamic):
             yield port, possible_protocols(port.protocol)
 
 

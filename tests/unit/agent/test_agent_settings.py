@@ -14,6 +14,7 @@ from pilot.lib.duration import Duration
 from pilot.settings.declaration import declared
 from pilot.settings.document import sections
 from pilot.settings.parse import load_sections
+from pilot.settings.without_effect import AGENT_VARIABLES, paragraph, without_effect
 from testing.rows import Rows
 
 DOCS = pathlib.Path(__file__).parents[3] / "docs"
@@ -39,6 +40,14 @@ def test_every_setting_is_documented(kind: Any, document: str) -> None:
     assert sections(kind) in (DOCS / document).read_text(encoding="utf-8")
     loaded = load_sections(kind, [], {})
     assert (loaded.settings, loaded.warnings) == (kind, [])
+
+
+def test_variables_without_effect_are_documented() -> None:
+    assert paragraph("Istio's agent", AGENT_VARIABLES) in (DOCS / "agent.md").read_text(encoding="utf-8")
+    assert {d.env for d in declared(AGENT)} & AGENT_VARIABLES.keys() == set()
+    assert without_effect({"JWT_POLICY": "first-party-jwt"}, AGENT_VARIABLES) == [
+        "environment variable JWT_POLICY has no effect: the token is always read from the file of the projected volume"
+    ]
 
 
 def test_flag_or_variable_sets_only_its_field() -> None:

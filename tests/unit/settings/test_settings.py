@@ -9,13 +9,14 @@ from operator import attrgetter
 import pytest
 import yaml
 
+from pilot.agent.agent_settings import AgentSettings
 from pilot.lib.duration import Duration
 from pilot.lib.flags import FlagError, scan
 from pilot.settings import Settings
 from pilot.settings.declaration import declared
 from pilot.settings.document import document
 from pilot.settings.parse import load
-from pilot.settings.without_effect import VARIABLES
+from pilot.settings.without_effect import AGENT_VARIABLES, VARIABLES
 
 
 def test_defaults() -> None:
@@ -156,6 +157,14 @@ def test_istiod_variables_without_effect_are_reported() -> None:
     assert warnings == [
         "environment variable PILOT_PUSH_THROTTLE has no effect: pushes are limited by size; set PILOT_PUSH_BYTES_IN_FLIGHT"
     ]
+
+
+def test_every_variable_of_istio_is_read_or_reported_to_have_no_effect() -> None:
+    """The file lists the variables of istiod and of its agent."""
+    names = (pathlib.Path(__file__).with_name("istio_variables.txt")).read_text("utf-8").split()
+    ours = {d.env for settings in (Settings(), AgentSettings()) for d in declared(settings)}
+    others = [name for name in names if name not in ours | VARIABLES.keys() | AGENT_VARIABLES.keys()]
+    assert others == ["ISTIO_META_ENABLE_SELF_DISCOVERY"]  # becomes metadata of the node
 
 
 def test_no_variable_is_both_read_and_without_effect() -> None:

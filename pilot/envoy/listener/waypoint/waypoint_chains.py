@@ -19,6 +19,7 @@ from pilot.envoy import names
 from pilot.envoy.cluster.endpoint_discovery import is_dynamic
 from pilot.envoy.cluster.stat_name import build_stat_name
 from pilot.envoy.cluster.vip_clusters import VipKey, vip_ports
+from pilot.envoy.http_filter.dynamic_forward_proxy import build_dns_cache
 from pilot.envoy.listener.extension_filters import OTHER_PORTS
 from pilot.envoy.listener.filter_chain import build_chain
 from pilot.envoy.listener.l4_rules import L4Client, can_match
@@ -28,6 +29,7 @@ from pilot.envoy.listener.manager_template import ManagerKey, inline_route_field
 from pilot.envoy.listener.policy_copies import limit_copies
 from pilot.envoy.names import HTTP, TCP
 from pilot.envoy.network_filter.set_filter_state import CONNECT_AUTHORITY, build_destination
+from pilot.envoy.network_filter.simple_network_filters import build_sni_dynamic_forward_proxy
 from pilot.envoy.network_filter.tcp_filters import build_tcp_filters
 from pilot.envoy.network_filter.tcp_proxy import TcpRoute, TcpSettings, tcp_settings
 from pilot.envoy.route.route_destination import destination_cluster
@@ -83,7 +85,8 @@ def service_chains(db: Mesh, ref: ServiceRef, key: ServingKey) -> ServiceChains 
     row = service(db, ref)
     if row is None:
         return None
-    listening, ports = listening_for(db, key, service_target(row)), tuple(vip_ports(row))
+    listening = listening_for(db, key, service_target(row))
+    ports = tuple(vip_ports(row, db.settings.ambient.wildcard_tls))
     addresses = virtual_addresses(row, key.families, single=False)
     chains = (
         _chain(db, row, port, protocol, key, limited, addresses)
@@ -135,9 +138,13 @@ def _manager(
 def _tcp_filters(db: Mesh, service: Service, port: Port, key: ServingKey, listening: ListeningFacet) -> _Filters:
     cluster, pattern = VipKey(service.ref, port.number, TCP).name, listener_defaults(db).inbound_stat_name
     stat_prefix = build_stat_name(pattern, service, port, target_port=None) if pattern else cluster
-    route = tcp_route(db, service, port, key, stat_prefix, cluster)
+    route, options = tcp_route(db, service, port, key, stat_prefix, cluster), listener_options(db, listening)
+    resolving: tuple[listener_components_pb2.Filter, ...] = ()
+    if is_dynamic(service):
+        cache = build_dns_cache(names.dns_cache(service.hostname), options.lookup_family)
+        resolving = (build_sni_dynamic_forward_proxy(port.number, cache),)
     return build_tcp_filters(
-        route, port.protocol, listener_options(db, listening).network, port.number, inbound=True, guarded=True
+        route, port.protocol, options.network, port.number, inbound=True, guarded=True, resolving=resolving
     )
 
 

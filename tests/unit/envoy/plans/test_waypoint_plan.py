@@ -489,3 +489,31 @@ def test_http_inspector_skips_ports_with_a_declared_protocol(ports: str, disable
         for rule in rules.get("orMatch", {}).get("rules", [rules] if rules else [])
     ]
     assert actual == disabled
+
+
+WILD = make(
+    "ServiceEntry",
+    "wild",
+    "{hosts: ['*.wild.com'], location: MESH_EXTERNAL, resolution: DYNAMIC_DNS, "
+    "ports: [{number: 443, name: tls, protocol: TLS}, {number: 80, name: http, protocol: HTTP}]}",
+    "a",
+    labels="{istio.io/use-waypoint: w}",
+)
+
+
+def test_waypoint_resolves_the_sni_of_wildcard_hosts_if_enabled() -> None:
+    """Release note se-wildcard-tls-host."""
+    enabled = {"ENABLE_WILDCARD_HOST_SERVICE_ENTRIES_FOR_TLS": "true"}
+    before, after = (proxy_resources(*waypoint(), WILD, **environ) for environ in ({}, enabled))
+    name = "inbound-vip|443|tcp|*.wild.com"
+    chains = [{c["name"]: c for c in r[LISTENER]["main_internal"]["filterChains"]} for r in (before, after)]
+    assert (name in before[CLUSTER], name in chains[0]) == (False, False)
+    cache = after[CLUSTER][name]["clusterType"]["typedConfig"]["dnsCacheConfig"]
+    filters = chains[1][name]["filters"]
+    position = next(i for i, f in enumerate(filters) if f["name"].endswith("sni_dynamic_forward_proxy"))
+    assert filters[position]["typedConfig"]["dnsCacheConfig"] == cache
+    assert filters[position]["typedConfig"]["portValue"] == 443
+    assert [f["name"] for f in filters[position + 1 :]] == ["envoy.filters.network.tcp_proxy"]
+    assert filters[-1]["typedConfig"]["cluster"] == name
+    inspectors = {f["name"] for f in after[LISTENER]["main_internal"]["listenerFilters"]}
+    assert "envoy.filters.listener.tls_inspector" in inspectors

@@ -743,6 +743,21 @@ def test_builtin_class_remains_when_an_object_names_another_controller() -> None
     assert class_status(harness.mesh, "istio") is None
 
 
+@pytest.mark.parametrize(
+    "controller", ["istio.io/agentgateway-controller", "istio.io/agentgateway-waypoint-controller"]
+)
+def test_gateways_of_agentgateway_are_left_to_others(controller: str) -> None:
+    """Release note 59209."""
+    harness = world(
+        gateway_object("Gateway", "gw", GOOD.replace("gatewayClassName: istio", "gatewayClassName: agw"), "a")
+    )
+    agentgateway = {"apiVersion": f"{GATEWAY_API}/v1", "kind": "GatewayClass", "metadata": {"name": "agw"}}
+    harness.set(rows_of([{**agentgateway, "spec": {"controllerName": controller}}]))
+    assert class_status(harness.mesh, "agw") is None
+    assert gateway_class(harness.mesh, "agw") is None
+    assert gateway_status(harness.mesh, ObjectKey("a", "gw")) is None
+
+
 def test_attached_routes_and_addresses_are_reported() -> None:
     routes = [gateway_object(kind, "x", at_gateway(), "a") for kind in ("HTTPRoute", "GRPCRoute")]
     harness = world(gateway_object("Gateway", "gw", GOOD.replace("value: front", "value: outside"), "a"), *routes)

@@ -20,6 +20,7 @@ from pilot.envoy.listener.connect_originate import (
     originator_key,
 )
 from pilot.envoy.listener.connect_terminate import terminating_listeners
+from pilot.envoy.listener.gateway.gateway_listeners import gateway_listeners
 from pilot.envoy.listener.waypoint.east_west_listeners import east_west_listeners
 from pilot.envoy.listener.waypoint.main_internal import main_internal_listeners
 from pilot.envoy.plans.patched_plan import patched_plan
@@ -27,9 +28,12 @@ from pilot.envoy.plans.resource_group import Group, PatchSide, ProxyPlan
 from pilot.envoy.plans.shared_groups import agent_groups, extension_groups, secret_groups
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, ROUTE
 from pilot.mesh.ambient.east_west import EastWestKey, is_east_west_gateway
+from pilot.mesh.gateway_api.generated_names import is_listener_gateway
+from pilot.mesh.gateways.gateways import gateway_selection_key
 from pilot.mesh.model.ambient_features import serves_waypoints
 from pilot.mesh.model.facets import OutboundFacet
 from pilot.mesh.proxies.classify import outbound_facet
+from pilot.mesh.proxies.router import gateway_listeners_facet
 from pilot.mesh.proxies.waypoint import waypoint_facet, waypoint_of
 from pilot.mesh.tables.database import Mesh
 
@@ -84,8 +88,11 @@ def waypoint_plan(db: Mesh, node_id: str) -> ProxyPlan:
 
 
 def _east_west_plan(db: Mesh, node_id: str, gateway: ObjectKey, outbound: OutboundFacet) -> ProxyPlan:
-    """Return the plan of an east-west gateway, which terminates outer tunnels and forwards the inner tunnels."""
-    facet = waypoint_facet(db, node_id, gateway)
+    """Return the plan of an east-west gateway, which terminates outer tunnels and forwards the inner tunnels.
+
+    Listeners of its Gateway that pass TLS through are those of an ordinary gateway.
+    """
+    facet, passthrough = waypoint_facet(db, node_id, gateway), _passthrough_groups(db, node_id, outbound)
     return patched_plan(
         db,
         node_id,
@@ -94,12 +101,17 @@ def _east_west_plan(db: Mesh, node_id: str, gateway: ObjectKey, outbound: Outbou
                 CLUSTER: (
                     Group(forwarding_clusters, (), PatchSide.NONE),
                     Group(east_west_clusters, (outbound,), PatchSide.NONE),
+                    *passthrough.get(CLUSTER, ()),
                 ),
-                ENDPOINT: (Group(east_west_endpoints, (outbound,), PatchSide.NONE),),
+                ENDPOINT: (
+                    Group(east_west_endpoints, (outbound,), PatchSide.NONE),
+                    *passthrough.get(ENDPOINT, ()),
+                ),
                 LISTENER: (
                     Group(terminating_listeners, (facet.listening, facet.terminating, True), PatchSide.INBOUND),
                     Group(east_west_listeners, (EastWestKey(facet.listening, facet.families),), PatchSide.INBOUND),
                     Group(forwarding_listeners, (originator_key(facet.listening),), PatchSide.NONE),
+                    *passthrough.get(LISTENER, ()),
                 ),
                 ROUTE: (),
                 **agent_groups(db),
@@ -107,3 +119,24 @@ def _east_west_plan(db: Mesh, node_id: str, gateway: ObjectKey, outbound: Outbou
             by_name={**secret_groups(db, node_id), **extension_groups(db, node_id)},
         ),
     )
+
+
+def _passthrough_groups(db: Mesh, node_id: str, outbound: OutboundFacet) -> dict[str, tuple[Group, ...]]:
+    """Return the groups, by type, for the listeners of an east-west gateway that pass TLS through, if there are any.
+
+    Their clusters do not use HBONE, because the gateway has no listener that opens tunnels of its own.
+    """
+    selected = gateway_selection_key(db, node_id)
+    gateways = tuple(key for key in selected.gateways if is_listener_gateway(key.name))
+    if not gateways:
+        return {}
+    selection = replace(selected, gateways=gateways)
+    routed = replace(outbound, scope=replace(outbound.scope, routed=gateways), no_hbone=True)
+    return {
+        CLUSTER: (
+            Group(outbound_clusters, (without_location(routed),), PatchSide.OUTBOUND),
+            Group(inline_clusters, (routed,), PatchSide.OUTBOUND),
+        ),
+        ENDPOINT: (Group(outbound_load_assignments, (routed,), PatchSide.NONE),),
+        LISTENER: (Group(gateway_listeners, (selection, gateway_listeners_facet(db, node_id)), PatchSide.INBOUND),),
+    }

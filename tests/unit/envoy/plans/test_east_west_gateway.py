@@ -127,3 +127,67 @@ def test_scope_change_adds_and_removes_a_service() -> None:
 
 def test_single_network_mesh_exposes_nothing() -> None:
     assert CART not in world_resources(east_west_mesh(*cart(), AMBIENT_ENABLE_MULTI_NETWORK="false"), GATEWAY)[CLUSTER]
+
+
+def passthrough(*listeners: str) -> tuple[Plain, ...]:
+    """Return the Gateway of the east-west gateway, its Service and Pod, and a TLSRoute to the API server."""
+    api = "gateway.networking.k8s.io/v1"
+    tunnel = "{name: mesh, port: 15008, protocol: HBONE, tls: {mode: Terminate}}"
+    spec = f"{{gatewayClassName: istio-east-west, listeners: [{', '.join((tunnel, *listeners))}]}}"
+    labels = "{gateway.networking.k8s.io/gateway-name: passage, gateway.istio.io/managed: istio.io-eastwest-controller}"
+    ports = "[{name: mesh, port: 15008}, {name: tls, port: 6443}]"
+    route = "{parentRefs: [{name: passage, sectionName: tls}], hostnames: [api.example.com], rules: [{backendRefs: [{name: kubernetes, port: 443}]}]}"
+    return (
+        make("Gateway", "passage", spec, "istio-system", apiVersion=api),
+        make("TLSRoute", "api", route, "istio-system", apiVersion=api),
+        make(
+            "Service",
+            "passage",
+            f"{{clusterIP: 10.96.0.5, selector: {{gateway.networking.k8s.io/gateway-name: passage}}, ports: {ports}}}",
+            "istio-system",
+            labels=labels,
+        ),
+        pod("passage-0", "10.1.0.5", "istio-system", "{serviceAccountName: passage}", labels),
+        make("Service", "kubernetes", "{clusterIP: 10.96.0.6, ports: [{name: https, port: 443}]}", "istio-system"),
+        make("Service", "other", "{clusterIP: 10.96.0.7, ports: [{name: https, port: 443}]}", "istio-system"),
+        endpoint_slice(
+            "kubernetes",
+            at("10.1.0.6", "api-0", namespace="istio-system"),
+            namespace="istio-system",
+            ports="[{name: https, port: 6443}]",
+        ),
+        pod("api-0", "10.1.0.6", "istio-system", annotations={"ambient.istio.io/redirection": "enabled"}),
+    )
+
+
+TLS_LISTENER = "{name: tls, port: 6443, protocol: TLS, tls: {mode: Passthrough}}"
+
+
+def test_listeners_that_pass_tls_through_forward_by_sni() -> None:
+    """Release note ewgw-tls-passthrough."""
+    resources = world_resources(east_west_mesh(*cart(), *passthrough(TLS_LISTENER)), GATEWAY)
+    cluster = "outbound|443||kubernetes.istio-system.svc.cluster.local"
+    (name,) = [name for name in resources[LISTENER] if "6443" in name]
+    (chain,) = resources[LISTENER][name]["filterChains"]
+    assert chain["filterChainMatch"]["serverNames"] == ["api.example.com"]
+    assert chain["filters"][-1]["typedConfig"]["cluster"] == cluster
+    assert "transportSocket" not in chain
+    assert [name for name in resources[CLUSTER] if name.startswith("outbound|")] == [cluster]
+    ((endpoint,),) = [group["lbEndpoints"] for group in resources[ENDPOINT][cluster]["endpoints"]]
+    assert endpoint["endpoint"]["address"]["socketAddress"] == {"address": "10.1.0.6", "portValue": 6443}
+    assert CART in resources[CLUSTER]
+
+
+def test_tunnels_alone_need_no_listeners_of_gateways() -> None:
+    with_tunnel, with_tls = (
+        world_resources(east_west_mesh(*cart(), *passthrough(*more)), GATEWAY) for more in ((), (TLS_LISTENER,))
+    )
+    assert set(with_tls[LISTENER]) - with_tunnel[LISTENER].keys() == {"0.0.0.0_6443"}
+    assert not [name for name in with_tunnel[CLUSTER] if name.startswith("outbound|")]
+
+
+def test_gateways_that_select_every_router_do_not_apply_to_east_west_gateways() -> None:
+    servers = "{servers: [{port: {number: 8443, name: tls, protocol: TLS}, tls: {mode: PASSTHROUGH}, hosts: ['*']}]}"
+    objects = (*passthrough(TLS_LISTENER), make("Gateway", "all", servers, "istio-system"))
+    resources = world_resources(east_west_mesh(*cart(), *objects), GATEWAY)
+    assert not [name for name in resources[LISTENER] if "8443" in name]

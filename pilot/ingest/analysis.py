@@ -120,6 +120,15 @@ def _add(objects: ReadObjects, file: str, document: Document) -> None:
         objects.places[ref] = ObjectPlace(file, document.line_of if single else _nowhere)
 
 
+def add_surroundings(objects: ReadObjects, plains: Iterable[object]) -> None:
+    """Add the objects of a cluster, except those that are also in the files. Their own problems are not reported."""
+    for plain in plains:
+        for entry in decode_document(plain).entries:
+            ref = entry.object.ref
+            if ref not in objects.places:
+                objects.edits.append((entry.table, entry.key, entry.object))
+
+
 def _nowhere(_: str) -> int:
     return 0
 

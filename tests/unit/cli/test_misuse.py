@@ -177,9 +177,9 @@ MISTAKES = [
         "No such option '--recursive'; directories are always read recursively",
     ),
     (
-        "pilotctl analyze --use-kube=true vs.yaml",
+        "pilotctl analyze --remote-contexts west vs.yaml",
         2,
-        "FILES are checked without a cluster; --use-kube and --remote-contexts exclude them",
+        "--remote-contexts compares the Services of clusters: omit FILES",
     ),
     (
         "pilotctl analyze --analyzer gateway.ConflictingGatewayAnalyser vs.yaml",

@@ -37,11 +37,12 @@ def texts(value: Any) -> dict[str, str]:
 class AnalyzedObject:
     """An object.
 
-    `file` and `line_of` are its place in a file. `cluster` is the context of its API server, or "" for the first one.
+    `file` and `line_of` are its place in a file. `file` is "" if it is from an API server. `cluster` is the context of
+    its API server, or "" for the first one.
     """
 
     def __init__(self, plain: Plain, file: str = "", line_of: LineOf | None = None, cluster: str = "") -> None:
-        self._plain, self._file, self._line_of, self.cluster = plain, file, line_of, cluster
+        self.plain, self.file, self._line_of, self.cluster = plain, file, line_of, cluster
         metadata = mapping(plain.get("metadata"))
         group, _, _ = str(plain.get("apiVersion") or "").rpartition("/")
         self.id = GroupKind(group, str(plain.get("kind") or ""))
@@ -59,7 +60,7 @@ class AnalyzedObject:
 
     def value(self, *path: str) -> Any:
         """Return the value at a path, or None."""
-        value: Any = self._plain
+        value: Any = self.plain
         for field in path:
             value = mapping(value).get(field)
         return value
@@ -68,13 +69,13 @@ class AnalyzedObject:
         """Return a problem of this object with the object and the file and line of its path."""
         line = self._line_of(problem.path) if self._line_of is not None else 0
         ref = ObjectRef(self.id, self.namespace, self.name)
-        return msgspec.structs.replace(problem, object=ref, file=self._file, line=line)
+        return msgspec.structs.replace(problem, object=ref, file=self.file, line=line)
 
 
 class AnalyzedObjects:
     """The objects that analyzers compare with each other.
 
-    `is_live` is true if they are all objects of a cluster, so that what is absent does not exist.
+    `is_live` is true if all objects of a cluster are among them, so that what is absent does not exist.
     """
 
     def __init__(self, objects: Iterable[AnalyzedObject], mesh: MeshConfig, is_live: bool = False) -> None:

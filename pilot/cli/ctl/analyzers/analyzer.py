@@ -14,11 +14,12 @@ Reports = Iterator[Report]
 
 
 class ReadKind(NamedTuple):
-    """A kind that analyzers read from an API server, optionally only objects with a label."""
+    """A kind to read from an API server, optionally only objects that a label selector and a field selector match."""
 
     api_version: str
     name: str
     label: str = ""
+    fields: str = ""
 
     @property
     def id(self) -> GroupKind:

@@ -119,7 +119,7 @@ def _check_auto_images(objects: AnalyzedObjects) -> Reports:
     ]
     for one in objects.of(POD.id):
         # Injection replaces the image. It is too late for a Pod that exists with it.
-        if objects.is_live and _has_auto_image(one.items("spec", "containers")):
+        if not one.file and _has_auto_image(one.items("spec", "containers")):
             text = "the image of the proxy is auto, so the Pod was not injected: no injection webhook matched it"
             yield one, error("image-not-injected", "spec.containers", text)
     if not (webhooks or objects.is_live):

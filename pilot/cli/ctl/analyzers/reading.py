@@ -7,9 +7,12 @@ from typing import NamedTuple
 
 from pilot.cli.ctl.analyzers.analyzed_objects import AnalyzedObject, AnalyzedObjects
 from pilot.cli.ctl.analyzers.analyzer import INJECTOR_CONFIG, MUTATING_WEBHOOKS, REVISION, Analyzer, ReadKind
+from pilot.config.catalogue import CATALOGUE
+from pilot.config.group_kind import GroupKind
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.problem import Problem
 from pilot.ingest.analysis import decode_mesh
+from pilot.ingest.cluster.watched_kinds import collection_of
 from pilot.ingest.decode import listed_objects
 from pilot.ingest.files.documents import Document, SyntaxFault, read_document
 from pilot.install.installation_labels import DEFAULT, TAG
@@ -24,7 +27,7 @@ class ClusterObjects(NamedTuple):
     """The objects of a cluster. `denied` maps the kinds that may not be listed to the reason."""
 
     objects: list[AnalyzedObject]
-    denied: Mapping[ReadKind, str]
+    denied: Mapping[GroupKind, str]
 
 
 def objects_in(documents: Iterable[tuple[str, Document]]) -> Iterator[AnalyzedObject]:
@@ -43,18 +46,33 @@ def _placed(plain: dict[str, object], file: str, document: Document, prefix: str
 
 
 async def read_cluster(client: ObjectClient, kinds: Iterable[ReadKind], cluster: str = "") -> ClusterObjects:
-    """Return the objects of some kinds. Raise KubeError if the API server is unreachable."""
-    read, denied = ClusterObjects([], {}), {}
+    """Return the objects of some kinds. Raise KubeError if the API server is unreachable.
+
+    If several versions of a kind are given, the objects are read in the first version that has any.
+    """
+    read, denied, complete = ClusterObjects([], {}), dict[GroupKind, str](), set[GroupKind]()
     for kind in kinds:
+        if kind.id in complete:
+            continue
         try:
-            listed = await client.list(VersionedKind(kind.api_version, kind.name), kind.label)
+            versioned = VersionedKind(kind.api_version, kind.name)
+            listed = await client.list(versioned, kind.label, fields=kind.fields)
         except ApiError as error:
             if error.code != _FORBIDDEN:
                 raise
-            denied[kind] = str(error)
+            denied[kind.id] = str(error)
             continue
+        complete |= {kind.id} if listed else set()
         read.objects.extend(AnalyzedObject(plain, cluster=cluster) for plain in listed)
     return read._replace(denied=denied)
+
+
+def mesh_kinds() -> Iterator[ReadKind]:
+    """Yield the kinds that control planes read, in each of their versions, the preferred one first."""
+    for kind in CATALOGUE:
+        for version in kind.versions:
+            api_version = f"{kind.id.group}/{version}" if kind.id.group else version
+            yield ReadKind(api_version, kind.id.name, fields=collection_of(kind, version).fields)
 
 
 def mesh_config_of(objects: Collection[AnalyzedObject], revision: str = "") -> MeshConfig:

@@ -11,7 +11,14 @@ import msgspec
 from pilot.cli.ctl.analyzers.analyzed_objects import AnalyzedObject, AnalyzedObjects
 from pilot.cli.ctl.analyzers.analyzer import SERVICE, Analyzer
 from pilot.cli.ctl.analyzers.listed import ANALYZERS
-from pilot.cli.ctl.analyzers.reading import ClusterObjects, mesh_config_of, objects_in, read_cluster, run_analyzers
+from pilot.cli.ctl.analyzers.reading import (
+    ClusterObjects,
+    mesh_config_of,
+    mesh_kinds,
+    objects_in,
+    read_cluster,
+    run_analyzers,
+)
 from pilot.cli.ctl.client import CommandError, PageClient
 from pilot.cli.ctl.cluster import Cluster, with_cluster
 from pilot.cli.ctl.command import with_client
@@ -24,8 +31,8 @@ from pilot.config.catalogue import CATALOGUE
 from pilot.config.group_kind import GroupKind
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.problem import Problem, plain_problem
+from pilot.ingest.analysis import add_surroundings, decode_mesh, read_objects
 from pilot.ingest.analysis import analyze as find_problems
-from pilot.ingest.analysis import decode_mesh, read_objects
 from pilot.ingest.files.documents import SyntaxFault, read_document
 from pilot.lib.suggestion import did_you_mean
 from pilot.lib.text import one_line
@@ -78,8 +85,8 @@ FOUND = 79
     type=bool,
     is_flag=False,
     flag_value="true",
-    help="without FILES: check objects that only the API server has, such as Deployments; if not set, they are "
-    "checked if an API server is reachable",
+    help="with FILES: check them together with the objects of the cluster; without FILES: fail if no API server is "
+    "reachable, or with =false do not try",
 )
 @click.option(
     "--remote-contexts",
@@ -108,10 +115,11 @@ def analyze(
 ) -> None:
     """Check configuration in files, or the configuration of a running control plane and its cluster.
 
-    FILES are files and directories of YAML and JSON; - is standard input. Without FILES, the configuration of a
-    running control plane is checked, and the objects of its cluster that it does not read. Each object is checked by
-    itself and against the other objects, with the rules of the control plane. The exit status is 79 if a problem
-    reaches the failure threshold, and 1 if nothing was checked.
+    FILES are files and directories of YAML and JSON; - is standard input. With --use-kube=true, they are checked as if
+    they were applied to a cluster. Without FILES, the configuration of a running control plane is checked, and the
+    objects of its cluster that it does not read. Each object is checked by itself and against the other objects, with
+    the rules of the control plane. The exit status is 79 if a problem reaches the failure threshold, and 1 if nothing
+    was checked.
     """
     if only_list:
         rows = [(name, codes_of(name)) for name in ANALYZER_NAMES]
@@ -119,10 +127,11 @@ def analyze(
         return
     analyzers = _selected(names)
     files += more_files
-    if files and (use_kube or contexts):
-        raise click.UsageError("FILES are checked without a cluster; --use-kube and --remote-contexts exclude them")
+    if files and contexts:
+        raise click.UsageError("--remote-contexts compares the Services of clusters: omit FILES")
     if files:
-        reports, checked = _of_files(files, mesh_config, selection.namespace, analyzers)
+        around = _surroundings(cluster, analyzers) if use_kube else None
+        reports, checked = _of_files(files, mesh_config, selection.namespace, analyzers, around, revision)
     else:
         reports, checked = _of_control_plane(client, selection)
         if use_kube is not False:
@@ -170,12 +179,32 @@ def _of_cluster(
             raise
         return [], f"Objects that it does not read, such as Deployments, were not checked: {error}."
     objects = [*read.objects, *(one for context in contexts for one in _services(cluster.in_context(context), context))]
-    usable = [analyzer for analyzer in analyzers if read.denied.keys().isdisjoint(analyzer.kinds)]
-    for kind, reason in read.denied.items():
-        skipped = ", ".join(analyzer.name for analyzer in analyzers if kind in analyzer.kinds)
-        click.echo(f"! {kind.name} objects cannot be listed: {one_line(reason)}; not checked: {skipped}", err=True)
-    problems = run_analyzers(usable, AnalyzedObjects(objects, mesh_config_of(read.objects, revision), is_live=True))
+    problems = run_analyzers(
+        _usable(analyzers, read), AnalyzedObjects(objects, mesh_config_of(read.objects, revision), is_live=True)
+    )
     return [plain_problem(problem) for problem in problems], f"Checked {_count(len(objects), 'object')} of the cluster."
+
+
+def _usable(analyzers: Iterable[Analyzer], read: ClusterObjects) -> list[Analyzer]:
+    """Return the analyzers whose kinds could be listed. Name the others on standard error."""
+    skipped: dict[GroupKind, list[str]] = {kind: [] for kind in read.denied}
+    usable = []
+    for analyzer in analyzers:
+        denied = [kind.id for kind in analyzer.kinds if kind.id in read.denied]
+        for kind in denied:
+            skipped[kind].append(analyzer.name)
+        usable += [] if denied else [analyzer]
+    for kind, names in skipped.items():
+        effect = f"; not checked: {', '.join(names)}" if names else ""
+        click.echo(f"! {kind.name} objects cannot be listed: {one_line(read.denied[kind])}{effect}", err=True)
+    return usable
+
+
+def _surroundings(cluster: Cluster, analyzers: Iterable[Analyzer]) -> ClusterObjects:
+    """Return the objects of a cluster that affect files. Raise CommandError if the API server is unreachable."""
+    others = (kind for analyzer in analyzers for kind in analyzer.kinds if CATALOGUE.find(kind.id) is None)
+    kinds = dict.fromkeys((*mesh_kinds(), *others))
+    return cluster.run(lambda client, _: read_cluster(client, kinds))
 
 
 def _services(cluster: Cluster, context: str) -> list[AnalyzedObject]:
@@ -184,9 +213,17 @@ def _services(cluster: Cluster, context: str) -> list[AnalyzedObject]:
 
 
 def _of_files(
-    files: Iterable[str], mesh_config: str | None, namespace: str | None, analyzers: Collection[Analyzer]
+    files: Iterable[str],
+    mesh_config: str | None,
+    namespace: str | None,
+    analyzers: Collection[Analyzer],
+    around: ClusterObjects | None,
+    revision: str,
 ) -> tuple[list[Finding], str]:
-    """Return the problems in files, and the line that says what was checked. Raise CommandError if nothing was."""
+    """Return the problems in files, and the line that says what was checked. Raise CommandError if nothing was.
+
+    If `around` is set, these are the problems of a cluster to which the files are applied.
+    """
     texts = read_files(files)
     mesh, problems = _mesh(mesh_config)
     with step_progress() as on_step:
@@ -204,10 +241,16 @@ def _of_files(
     if namespace is not None and namespace not in namespaces:
         others = ", ".join(sorted(filter(None, namespaces))) or "none"
         raise CommandError(f"no object is in the namespace {namespace!r}; namespaces of the objects: {others}")
+    if around is not None:
+        mesh = mesh if mesh_config else mesh_config_of(around.objects, revision)
+        analyzers = _usable(analyzers, around)
+        add_surroundings(objects, (one.plain for one in around.objects))
+        analyzed = AnalyzedObjects([*objects_in(objects.documents), *around.objects], mesh, is_live=True)
     with step_progress() as on_step:
         file_problems = find_problems(objects, mesh, load([], os.environ).settings.mesh, CHECKS, on_step)
     others = f"; {_count(ignored, 'object')} of other kinds ignored" if ignored else ""
-    line = f"Checked {_count(checked, 'object')} in {_count(len(texts), 'file')}{others}."
+    context = f" together with {_count(len(around.objects), 'object')} of the cluster" if around is not None else ""
+    line = f"Checked {_count(checked, 'object')} in {_count(len(texts), 'file')}{context}{others}."
     all_problems = (*problems, *file_problems, *run_analyzers(analyzers, analyzed))
     return [plain_problem(problem) for problem in all_problems], line
 

@@ -137,3 +137,53 @@ async def test_mesh_config_is_that_of_the_default_revision(clusters: TwoClusters
     tag["metadata"]["labels"] = {"istio.io/tag": "default", "istio.io/rev": "b"}
     clusters.first.put(tag)
     assert codes(await clusters.analyze(*words)) == []
+
+
+ROUTE = """
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: web, namespace: shop}
+spec: {hosts: [web], http: [{route: [{destination: {host: web, subset: v2}}]}]}
+"""
+RULE = """
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: web, namespace: shop}
+spec: {host: web, subsets: [{name: SUBSET, labels: {}}]}
+"""
+
+
+async def test_files_are_checked_as_if_they_were_applied(clusters: TwoClusters, tmp_path: pathlib.Path) -> None:
+    for plain in definitions():
+        clusters.first.put(plain)
+    put(clusters.first, service("{name: http, port: 80}"), RULE.replace("SUBSET", "v1"), INJECTED, pod())
+    path = tmp_path / "route.yaml"
+    path.write_text(ROUTE)
+    words = (str(path), "-o", "json")
+    alone = json.loads((await clusters.analyze(*words)).stdout)
+    assert [f["code"] for f in alone] == ["destination-not-found"]
+    together = json.loads((await clusters.analyze(*words, "--use-kube=true")).stdout)
+    found_in = {f["code"]: f.get("file", "") for f in together}
+    assert found_in["subset-not-found"] == str(path)
+    assert found_in["proxy-missing"] == ""
+    path.write_text(f"{ROUTE}---{RULE.replace('SUBSET', 'v2')}")  # replaces the object of the cluster
+    result = await clusters.analyze(str(path), "-k", "true")
+    assert "subset-not-found" not in result.stdout
+    assert "Checked 2 objects in 1 file together with " in result.stdout.splitlines()[-1]
+
+
+async def test_kinds_that_serve_several_versions_are_read_once(clusters: TwoClusters, tmp_path: pathlib.Path) -> None:
+    for plain in definitions():
+        clusters.first.put(plain)
+    put(clusters.first, RULE)
+    (tmp_path / "route.yaml").write_text(ROUTE)
+    before = len(clusters.first.requests)
+    await clusters.analyze(str(tmp_path / "route.yaml"), "--use-kube=true")
+    lists = [info for info in clusters.first.requests[before:] if info.resource.kind == "DestinationRule"]
+    assert [(info.verb, info.version) for info in lists] == [("list", "v1")]
+
+
+async def test_files_with_an_unreachable_cluster_are_an_error(clusters: TwoClusters, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "route.yaml").write_text(ROUTE)
+    await clusters.first.stop()
+    assert (await clusters.analyze(str(tmp_path / "route.yaml"), "--use-kube=true")).exit_code == 1

@@ -66,3 +66,8 @@ INJECT = "sidecar.istio.io/inject"
 INJECTION = "istio-injection"
 DATAPLANE_MODE = "istio.io/dataplane-mode"
 PROXY = "istio-proxy"
+
+
+def is_component(one: AnalyzedObject) -> bool:
+    """Return whether an object belongs to an installation of Istio, by its labels."""
+    return "istio" in one.labels or one.labels.get("release") == "istio" or one.labels.get("app") == "istiod"

@@ -15,6 +15,7 @@ from pilot.cli.ctl.analyzers.analyzer import (
     SERVICE,
     Analyzer,
     Reports,
+    is_component,
 )
 from pilot.config.problem import Problems, warning
 from pilot.lib.labels import GATEWAY_MANAGED, MESH_CONTROLLER
@@ -75,7 +76,7 @@ def _check_ports(services: Iterable[AnalyzedObject]) -> Problems:
 def _check_users(objects: AnalyzedObjects) -> Reports:
     for kind, path in ((POD, ("spec",)), (DEPLOYMENT, ("spec", "template", "spec"))):
         for one in objects.of(kind.id):
-            if one.labels.get("istio") != "pilot" and one.labels.get("app") != "istiod":
+            if not is_component(one):
                 place = ".".join(path)
                 for field in _reserved_users(one.part(*path)):
                     text = f"user {PROXY_USER} is reserved for the proxy; its traffic is not captured"
@@ -84,9 +85,11 @@ def _check_users(objects: AnalyzedObjects) -> Reports:
 
 def _reserved_users(spec: Plain) -> Iterable[str]:
     """Yield the fields of a Pod's spec that set the proxy's user for an application."""
-    if mapping(spec.get("securityContext")).get("runAsUser") == PROXY_USER:
+    containers = mappings(spec.get("containers"))
+    is_gateway = bool(containers) and all(container.get("name") == PROXY for container in containers)
+    if mapping(spec.get("securityContext")).get("runAsUser") == PROXY_USER and not is_gateway:
         yield "securityContext.runAsUser"
-    for index, container in enumerate(mappings(spec.get("containers"))):
+    for index, container in enumerate(containers):
         user = mapping(container.get("securityContext")).get("runAsUser")
         if container.get("name") != PROXY and user == PROXY_USER:
             yield f"containers[{index}].securityContext.runAsUser"

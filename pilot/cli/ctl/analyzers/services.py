@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pilot.cli.ctl.analyzers.analyzed_objects import AnalyzedObject, AnalyzedObjects
-from pilot.cli.ctl.analyzers.analyzer import SERVICE, Analyzer, Reports
+from pilot.cli.ctl.analyzers.analyzer import SERVICE, Analyzer, Reports, is_component
 from pilot.config.problem import info, warning
 from pilot.config.protocol import Protocol, port_protocol
 from pilot.lib.labels import GATEWAY_MANAGED
@@ -14,7 +14,7 @@ _LOCAL = "this cluster"
 
 def _check_ports(objects: AnalyzedObjects) -> Reports:
     for one in objects.of(SERVICE.id):
-        if one.labels.get("istio") == "pilot" or GATEWAY_MANAGED in one.labels:
+        if is_component(one) or GATEWAY_MANAGED in one.labels:
             continue
         is_external = one.value("spec", "type") == _EXTERNAL_NAME
         for index, port in enumerate(one.items("spec", "ports")):

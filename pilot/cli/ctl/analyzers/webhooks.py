@@ -23,7 +23,7 @@ from pilot.lib.addresses import is_ip
 
 _VALIDATORS = ("istiod-default-validator", "istio-validator")
 _INJECTORS = ("istio-sidecar-injector",)
-_MAX_REVISIONS = 30
+_MAX_REVISIONS = 20
 """Maximum number of revisions whose labels are tried. The number of combinations grows with its square."""
 _Place = tuple[AnalyzedObject, int]
 

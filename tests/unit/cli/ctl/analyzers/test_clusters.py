@@ -187,3 +187,12 @@ async def test_files_with_an_unreachable_cluster_are_an_error(clusters: TwoClust
     (tmp_path / "route.yaml").write_text(ROUTE)
     await clusters.first.stop()
     assert (await clusters.analyze(str(tmp_path / "route.yaml"), "--use-kube=true")).exit_code == 1
+
+
+async def test_installed_cluster_has_no_findings(clusters: TwoClusters) -> None:
+    for flags in ((), ("-r", "blue", "-s", "values.defaultRevision=")):
+        manifest = await asyncio.to_thread(CliRunner().invoke, pilotctl, ["manifest", "generate", *flags])
+        assert manifest.exit_code == 0
+        clusters.first.apply(manifest.stdout)
+    result = await clusters.analyze("-o", "json")
+    assert json.loads(result.stdout) == []

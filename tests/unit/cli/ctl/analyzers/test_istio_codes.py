@@ -357,6 +357,14 @@ def test_finding_has_the_code_and_severity_of_istioctl(
     assert not [f for f in analyze(tmp_path, capsys, case.mended) if f.get("istioCode") == case.code]
 
 
+def test_installation_has_no_findings(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, flags in (("all", ()), ("blue", ("-r", "blue")), ("ambient", ("-s", "profile=ambient"))):
+        assert main(["manifest", "generate", *flags, "-o", str(tmp_path / f"{name}.yaml")]) == 0
+        capsys.readouterr()
+        assert main(["analyze", str(tmp_path / f"{name}.yaml"), "-o", "json", "--output-threshold", "info"]) == 0
+        assert json.loads(capsys.readouterr().out) == []
+
+
 def test_only_the_selected_analyzers_run(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     objects = (INJECTED, pod("securityContext: {runAsUser: 1337}, containers: []"), rule("tls: {mode: SIMPLE}"))
     names = ("injection.Analyzer", "applicationUID.Analyzer")

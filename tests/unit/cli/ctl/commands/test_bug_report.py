@@ -16,6 +16,9 @@ from pilot.cli.pilotctl import pilotctl
 from testing.apiserver.server import ApiServer
 from testing.kube.kube_access import write_kubeconfig
 
+# pragma: allowlist nextline secret
+KEY = "-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n"
+
 
 def pod(name: str, namespace: str, labels: dict[str, str], *containers: str) -> dict[str, Any]:
     return {
@@ -57,7 +60,7 @@ async def report(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Asy
     server.logs = {
         ("istio-system", "istiod-1", "discovery"): "one\ntwo\nthree\n",
         ("istio-system", "ztunnel-1", "istio-proxy"): "z\n",
-        ("shop", "web-0", "istio-proxy"): "-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n",
+        ("shop", "web-0", "istio-proxy"): KEY,
     }
     yield Report(server, tmp_path)
     await server.stop()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pilot.bootstrap.traces import ChangeTraces
 from pilot.config.kinds.istio import VIRTUAL_SERVICE
 from pilot.config.mesh.extension_provider import ExtensionProvider
-from pilot.config.problem import Problem, Severity
+from pilot.config.problem import Problem
 from pilot.derive import UNSET, Node
 from pilot.ingest.batch import Clock, Commit
 from pilot.ingest.events import count_events, count_updates, first_and_more, push_reasons
@@ -100,7 +100,7 @@ class ChangeReporter:
         log_problem(problem)
         if provider := failed_provider_lookup(self._db, problem):
             self._metrics.provider_lookup_failed(provider)
-        if problem.severity is Severity.ERROR and problem.object.name:
+        if problem.is_rejection and problem.object.name:
             kind, namespace, name = problem.object
             self._metrics.rejected_config(
                 self._db.catalogue.short_name(kind).lower(), f"{namespace}/{name}" if namespace else name

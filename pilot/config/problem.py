@@ -25,6 +25,10 @@ Messages quote the values of fields, and paths contain keys. Both can have a meg
 """
 
 
+_FAILURES_IN_FORCE = frozenset({"certificate-expired", "destination-not-found", "refused", "subset-not-found"})
+"""Codes of errors about objects that take effect, although requests or proxies fail because of them."""
+
+
 class Severity(enum.StrEnum):
     ERROR = "error"
     WARNING = "warning"
@@ -54,9 +58,10 @@ class Problem(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     `spec.http[0].match[1].uri.regex`, or "" for the whole object. `file` and `line` (from 1) are set for objects in
     files.
 
-    An object with an ERROR is rejected, and its last valid version stays in force. An object with only WARNINGs takes
-    effect. An INFO is not a user error, but something that the user may not expect: for example, the object uses a
-    feature that is not compiled into a proxy, so the feature is omitted.
+    An object with an ERROR is rejected, and its last valid version stays in force. If `is_rejection` is false, the
+    object takes effect, and requests or proxies fail because of it. An object with only WARNINGs takes effect. An INFO
+    is not a user error, but something that the user may not expect: for example, the object uses a feature that is not
+    compiled into a proxy, so the feature is omitted.
     """
 
     code: str
@@ -71,6 +76,11 @@ class Problem(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         place = f"{self.file}:{self.line}: " if self.line else f"{self.file}: " if self.file else ""
         subject = " ".join(part for part in (str(self.object), self.path) if part)
         return f"{place}{self.severity} {self.code}: {subject + ': ' if subject else ''}{self.message}"
+
+    @property
+    def is_rejection(self) -> bool:
+        """Whether the object is rejected because of the problem."""
+        return self.severity is Severity.ERROR and self.code not in _FAILURES_IN_FORCE
 
 
 Problems = Iterator[Problem]

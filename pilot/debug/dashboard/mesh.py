@@ -6,11 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
-import msgspec
-
 from pilot.config.kinds.istio import AUTHORIZATION_POLICY, DESTINATION_RULE, VIRTUAL_SERVICE
 from pilot.config.object import Object, ObjectKey
-from pilot.config.problem import ObjectRef, Problem, Severity
+from pilot.config.problem import ObjectRef, Problem
 from pilot.config.security.authorization_policy import AuthorizationPolicy, Rule, Source, dry_run
 from pilot.debug.sources import Sources
 from pilot.derive import derived
@@ -37,7 +35,7 @@ WITHOUT_ENDPOINTS = frozenset({Resolution.PASSTHROUGH, Resolution.ALIAS, Resolut
 MAX_ACCOUNTS, MAX_REFS = 5, 8
 """Maximum number of service accounts of a service, and of objects of a link."""
 _FAILING = frozenset({"destination-not-found", "subset-not-found"})
-"""Codes of warnings about objects that are valid, but make requests fail."""
+"""Codes of errors about routes that take effect, but make requests fail."""
 _MESH = "mesh"
 _BY_NAME = frozenset({"Service", "ServiceEntry", "VirtualService", "DestinationRule"})
 
@@ -126,12 +124,6 @@ class MeshContext(NamedTuple):
     problems: list[tuple[Problem, tuple[str, ...]]]
     unhealthy: list[UnhealthyProxy]
     proxies: Mapping[str, int]
-
-
-def shown_problem(problem: Problem) -> Problem:
-    """Return a problem with the severity that it has on the dashboard: it is an error if it makes requests fail."""
-    is_failing = problem.code in _FAILING and problem.severity is Severity.WARNING
-    return msgspec.structs.replace(problem, severity=Severity.ERROR) if is_failing else problem
 
 
 def problem_hosts(sources: Sources, problem: Problem) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ from typing import Any
 from pilot.config.kind import AnyKind
 from pilot.config.kinds.kubernetes import SECRET
 from pilot.config.object import ObjectKey, RegistryKey
-from pilot.config.problem import ObjectRef, Severity, plain_problem
+from pilot.config.problem import ObjectRef, plain_problem
 from pilot.debug import certificates
-from pilot.debug.dashboard.mesh import links_of_route, plain_ref, shown_problem
+from pilot.debug.dashboard.mesh import links_of_route, plain_ref
 from pilot.debug.page import Refused
 from pilot.debug.pages.configuration import to_kubernetes
 from pilot.debug.slices import collect_all
@@ -52,8 +52,8 @@ async def describe_object(sources: Sources, ref: ObjectRef) -> dict[str, Any]:
         "derivedFrom": [plain_ref(parent) for parent in origin.parents] if origin is not None else [],
         "hosts": list(hosts) if ref.kind.name == "VirtualService" else [],
         "certificates": [validity._asdict() for validity in ends],
-        "problems": [plain_problem(shown_problem(p)) for p in problems],
-        "invalid": any(p.severity is Severity.ERROR and p.code != "refused" for p in problems),
+        "problems": [plain_problem(p) for p in problems],
+        "invalid": any(p.is_rejection for p in problems),
     }
 
 

@@ -21,7 +21,6 @@ from pilot.debug.dashboard.mesh import (
     gateways_of_proxy,
     problem_hosts,
     services_of_proxy,
-    shown_problem,
 )
 from pilot.debug.dashboard.traffic import Traffic
 from pilot.debug.history import resident_memory
@@ -175,7 +174,7 @@ class EventStream:
         sources, problems = self._sources, self._sources.problems()
         if self._revision != problems.revision:
             self._revision = problems.revision
-            every = await collect_all(map(shown_problem, problems))
+            every = await collect_all(problems)
             await asyncio.to_thread(every.sort, key=lambda problem: _ORDER.index(problem.severity))
             self._problems = every[:PROBLEMS]
             numbers = Counter(problem.severity for problem in every)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pilot.config.networking.virtual_service import Destination
-from pilot.config.problem import Problems, below, info, warning
+from pilot.config.problem import Problems, below, error, info, warning
 from pilot.mesh.model.service import Service
 from pilot.mesh.registry.services import refs_by_hostname, service
 from pilot.mesh.tables.database import Mesh
@@ -28,13 +28,13 @@ def check_destination(db: Mesh, to: Destination | None, clients: Iterable[str]) 
         return
     services = services_named(db, to.host)
     if not services:
-        yield warning("destination-not-found", "host", f"service {to.host} not found")
+        yield error("destination-not-found", "host", f"service {to.host} not found")
         return
     yield from below("port", _check_port(services, to))
     if to.subset and not any(
         to.subset in defined_subsets(db, client, s.ref) for client in dict.fromkeys(clients) for s in services
     ):
-        yield warning("subset-not-found", "subset", f"no DestinationRule for {to.host} defines the subset {to.subset}")
+        yield error("subset-not-found", "subset", f"no DestinationRule for {to.host} defines the subset {to.subset}")
 
 
 def _check_port(services: tuple[Service, ...], to: Destination) -> Problems:

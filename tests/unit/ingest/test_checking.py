@@ -56,10 +56,10 @@ def test_problem_is_reported_once_until_resolved() -> None:
     checked.put(*BASE, broken_route(1))
     checked.put(broken_route(2))
     assert [p.object.name for p in checked.reported] == ["v1", "v2"]
-    assert checked.counts == {("destination-not-found", Severity.WARNING): 2}
+    assert checked.counts == {("destination-not-found", Severity.ERROR): 2}
     checked.put(vs(f"{{hosts: [h1.com], {to('api')}}}", "v1"))
     assert checked.codes() == {"destination-not-found": 1}
-    assert checked.counts == {("destination-not-found", Severity.WARNING): 1}
+    assert checked.counts == {("destination-not-found", Severity.ERROR): 1}
     checked.put(broken_route(1))
     assert [p.object.name for p in checked.reported] == ["v1", "v2", "v1"]
     checked.commit(dict.fromkeys(rows_of([broken_route(1), broken_route(2)])))

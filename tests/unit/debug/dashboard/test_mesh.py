@@ -22,7 +22,6 @@ from pilot.debug.dashboard.mesh import (
     problem_hosts,
     service_facts,
     show_graph,
-    shown_problem,
 )
 from pilot.mesh.model.service import Registry, ServiceRef
 from pilot.mesh.registry.services import service_refs
@@ -140,7 +139,7 @@ def test_gateway_of_a_route_that_fails_is_red_and_innocent_destinations_are_not(
     servers = "[{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]"
     gateway = make("Gateway", "g", f"{{selector: {{app: gateway}}, servers: {servers}}}", "a")
     mesh = world(*SERVICE_OBJECTS, gateway, make("VirtualService", "r", spec, "a"))
-    (missing,) = [shown_problem(p) for p in problems_of(mesh) if p.code == "destination-not-found"]
+    (missing,) = [p for p in problems_of(mesh) if p.code == "destination-not-found"]
     assert missing.severity is Severity.ERROR
     hosts = problem_hosts(sources(mesh.mesh), missing)
     assert hosts[0] == "gateway a/g"

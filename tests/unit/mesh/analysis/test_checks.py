@@ -643,3 +643,14 @@ def test_alias_cycle_is_reported_on_every_alias_leading_into_it() -> None:
     ]
     harness.set(rows_of([alias("two", "api")]))
     assert problems_of(harness) == ()
+
+
+def test_routes_to_missing_destinations_are_errors_and_take_effect() -> None:
+    routes = (
+        vs(f"{{hosts: [b.com], {to('ghost')}}}", "r"),
+        vs(f"{{hosts: [c.com], {to('api', ', subset: v1')}}}", "s"),
+    )
+    problems = {p.code: p for p in problems_of(world(*BASE, *routes))}
+    for code in ("destination-not-found", "subset-not-found"):
+        assert problems[code].severity is Severity.ERROR
+        assert not problems[code].is_rejection

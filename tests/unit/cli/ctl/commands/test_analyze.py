@@ -40,13 +40,12 @@ def run(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch:
 
 
 def test_cross_object_problem_has_file_and_line(run: Run) -> None:
-    out, _ = run("analyze", ".", a=SERVICE, b=ROUTE, status=0)
+    out, _ = run("analyze", ".", a=SERVICE, b=ROUTE, status=79)
     assert out == (
-        "Warning [IST0101 subset-not-found] (VirtualService shop/tea ./b.yaml:10) spec.http[0].route[0].destination.subset: "
-        "no DestinationRule for tea.shop.svc.cluster.local defines the subset gone\n1 warning.\n"
+        "Error [IST0101 subset-not-found] (VirtualService shop/tea ./b.yaml:10) spec.http[0].route[0].destination.subset: "
+        "no DestinationRule for tea.shop.svc.cluster.local defines the subset gone\n1 error.\n"
         "Checked 2 objects in 2 files.\n"
     )
-    run("analyze", ".", "--failure-threshold", "warning", status=79)
 
 
 def test_invalid_object_fails(run: Run) -> None:
@@ -55,7 +54,7 @@ def test_invalid_object_fails(run: Run) -> None:
 
 
 def test_json_output(run: Run) -> None:
-    problems: list[dict[str, Any]] = json.loads(run("analyze", ".", "-o", "json", a=SERVICE, b=ROUTE, status=0)[0])
+    problems: list[dict[str, Any]] = json.loads(run("analyze", ".", "-o", "json", a=SERVICE, b=ROUTE, status=79)[0])
     assert [(p["file"], p["line"], p["code"]) for p in problems] == [("./b.yaml", 10, "subset-not-found")]
 
 

@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 from pilot.debug.plain_json import parts
 from pilot.debug.slices import without_collections
 from pilot.debug.sources import ConnectedProxy, Sources
+from pilot.mesh.model.service import ServiceRef
+from pilot.mesh.registry.endpoints import endpoints
+from pilot.mesh.registry.services import refs_by_hostname, service
 
 Query = Mapping[str, str]
 TEXT = "text/plain; charset=utf-8"
@@ -19,6 +22,7 @@ _NO_SNIFF = {"X-Content-Type-Options": "nosniff"}
 NO_PROXY_ID = "You must provide a proxyID in the query string\n"
 _CANDIDATES = 20
 """Maximum number of proxies that the message about an ambiguous proxyID lists."""
+_SERVICE_PREFIXES = ("svc/", "service/")
 PROXY_HEADER = "X-Proxy-ID"
 """Response header with the ID of the proxy that a page is about."""
 # istioctl tries the next replica if it receives this text
@@ -144,10 +148,14 @@ def find_connection(sources: Sources, text: str, namespace: str = "") -> Connect
     """Return the connection that `text` selects, among those of a namespace unless it is "".
 
     It is the ID of a connection or a proxy, the name of a Pod, or part of an ID. The first of these forms that matches
-    a connection applies. If the same proxy has several connections, the latest is returned. Raise Refused if there is
-    no match (404), or if several proxies match (409).
+    a connection applies. If the same proxy has several connections, the latest is returned. If there is no match, it
+    is the name or host of a service, of which the first connected proxy by ID is returned. "svc/" or "service/" before
+    the text selects only services. Raise Refused if there is no match (404), or if several proxies match (409).
     """
     connections = [c for c in sources.fleet.connections() if namespace in ("", c.proxy.namespace)]
+    prefix = next((prefix for prefix in _SERVICE_PREFIXES if text.startswith(prefix)), "")
+    if prefix:
+        return _find_proxy_of_service(sources, text.removeprefix(prefix), namespace, connections)
     for matches in (
         [c for c in connections if text in (c.id, c.proxy.id)],
         [c for c in connections if text == c.proxy.id.removesuffix(f".{c.proxy.namespace}")],
@@ -158,7 +166,39 @@ def find_connection(sources: Sources, text: str, namespace: str = "") -> Connect
             return next(iter(latest.values()))
         if latest:
             raise Refused(409, _ambiguous(text, list(latest.values())))
+    if _find_services(sources, text, namespace):
+        return _find_proxy_of_service(sources, text, namespace, connections)
     raise Refused(404, NOT_CONNECTED)
+
+
+def _find_services(sources: Sources, text: str, namespace: str) -> tuple[ServiceRef, ...]:
+    """Return the services with a host, or with a name NAME.NAMESPACE, or NAME if there is a namespace."""
+    suffix = f"svc.{sources.db.settings.registry.domain}"
+    hosts = (text, f"{text}.{suffix}", *((f"{text}.{namespace}.{suffix}",) if namespace else ()))
+    refs = (ref for host in hosts for ref in refs_by_hostname(sources.db, host))
+    return tuple(dict.fromkeys(ref for ref in refs if namespace in ("", ref.namespace)))
+
+
+def _find_proxy_of_service(
+    sources: Sources, text: str, namespace: str, connections: Sequence[ConnectedProxy]
+) -> ConnectedProxy:
+    """Return the first proxy by ID of the endpoints of a service. Raise Refused if there is none."""
+    refs = _find_services(sources, text, namespace)
+    if not refs:
+        within = f" in namespace {namespace}" if namespace else "; use NAME.NAMESPACE or the whole host"
+        raise Refused(404, f"no service {text!r}{within}\n")
+    addresses = {
+        address
+        for ref in refs
+        if (target := service(sources.db, ref)) is not None
+        for port in target.ports
+        for endpoint in endpoints(sources.db, ref, port.number)
+        for address in endpoint.addresses
+    }
+    matches = [c for c in connections if not addresses.isdisjoint(c.proxy.ips)]
+    if not matches:
+        raise Refused(404, f"no endpoint of the service {refs[0].hostname} has a connected proxy\n")
+    return min(sorted(matches, key=lambda c: -c.connected_at), key=lambda c: c.proxy.id)
 
 
 def _ambiguous(text: str, connections: Sequence[ConnectedProxy]) -> str:

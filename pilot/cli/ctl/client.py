@@ -89,8 +89,8 @@ class PageClient:
         if response.status == 404 and text.startswith("Proxy not connected"):
             if "/" in query["proxyID"]:
                 return UnknownProxyError(
-                    f"{query['proxyID']!r} is not the name of a proxy: TYPE/NAME is not supported, use POD.NAMESPACE "
-                    f"or part of it{self._connected()}"
+                    f"{query['proxyID']!r} is not the name of a proxy: use POD.NAMESPACE or part of it, or "
+                    f"svc/NAME.NAMESPACE{self._connected()}"
                 )
             in_namespace = f" in namespace {query['namespace']}" if query.get("namespace") else ""
             return UnknownProxyError(

@@ -576,8 +576,8 @@ def test_unknown_proxy(fail: Any, address: str, empty: str) -> None:
     assert fail(address, "proxy-config", "routes", "milk") == f"{sentence}; connected proxies: tea-1.shop\n"
     assert fail(empty, "proxy-config", "routes", "milk") == f"{sentence}; no proxies are connected\n"
     assert fail(address, "proxy-config", "routes", "deploy/milk") == (
-        "Error: 'deploy/milk' is not the name of a proxy: TYPE/NAME is not supported, use POD.NAMESPACE or part of it; "
-        "connected proxies: tea-1.shop\n"
+        "Error: 'deploy/milk' is not the name of a proxy: use POD.NAMESPACE or part of it, or "
+        "svc/NAME.NAMESPACE; connected proxies: tea-1.shop\n"
     )
 
 

@@ -78,7 +78,7 @@ def check(client: PageClient, proxy: str, proxy_namespace: str, **attributes: An
     """List the AuthorizationPolicies of a workload. If options describe a request, evaluate it and report the deciding
     policy.
 
-    PROXY is POD.NAMESPACE or part of it.
+    PROXY is POD.NAMESPACE or part of it, or svc/NAME.NAMESPACE for the first proxy of a service.
     """
     call = _request_attributes(**attributes)
     query = {"namespace": proxy_namespace} if proxy_namespace else {}

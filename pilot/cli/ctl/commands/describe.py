@@ -22,7 +22,7 @@ from pilot.cli.ctl.output import CommandResult, TextTable
 def describe(client: PageClient, proxy: str, more: tuple[str, ...], namespace: str) -> CommandResult:
     """Describe a workload: its services, the routes and rules for traffic to it, and its policies.
 
-    PROXY is POD.NAMESPACE or part of it.
+    PROXY is POD.NAMESPACE or part of it, or svc/NAME.NAMESPACE for the first proxy of a service.
     """
     if more:  # for example, istioctl's "describe pod NAME"
         raise click.UsageError(f"describe takes one proxy, POD.NAMESPACE or part of it: pilotctl describe {more[0]}")

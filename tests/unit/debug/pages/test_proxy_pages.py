@@ -13,11 +13,14 @@ from google.protobuf import json_format
 
 from pilot.config.group_kind import NETWORKING
 from pilot.debug.application import application
-from pilot.debug.page import find_connection
+from pilot.debug.page import Refused, find_connection
 from pilot.debug.sources import Sources
 from pilot.lib.xds_types import BY_SHORT_NAME
 from testing.mesh.debug_pages import PROXY, Ask, build_mesh, connection, refusal
-from testing.mesh.debug_server import FakeFleet, FakeWatch, sources
+from testing.mesh.debug_server import FakeConnection, FakeFleet, FakeWatch, sources
+from testing.mesh.listeners import WEB_POD, service
+from testing.mesh.objects import at, endpoint_slice, world
+from testing.mesh.world import proxy
 from tests.unit.debug.pages.test_mesh_pages import CUPS, TEA
 
 ONE_PROXY = ["config_dump", "edsz", "ecdsz", "ndsz", "sidecarz", "authz", "explain"]
@@ -295,3 +298,44 @@ async def test_explain_separates_proxy_attributes() -> None:
     assert cluster == {service: [*path, "service"], ("DestinationRule", "tea"): [*path, "merged_rule"]}
     assert cluster_proxy == {("MeshConfig", "mesh"): ["inbound_facet", "policy_label_keys"], pod: by_targets}
     assert objects["outbound|80||tea.shop.svc.cluster.local"][1] == {}
+
+
+def service_pages() -> Sources:
+    """Return the sources of a mesh with two services, of which one has a connected proxy."""
+    harness = world(
+        service("web", "[{name: http, port: 80, targetPort: 8080}]"),
+        service("empty", "[{name: http, port: 80, targetPort: 8080}]", "10.96.0.2"),
+        WEB_POD,
+        endpoint_slice("web", at("10.1.0.1", "web-0"), ports="[{name: http, port: 8080}]"),
+    )
+    node = proxy("sidecar", "web-0", "a", "10.1.0.1")
+    return sources(harness.mesh, FakeConnection("web-0.a-1", harness.connect(node), node))
+
+
+@pytest.mark.parametrize(
+    ("text", "namespace"),
+    [
+        ("svc/web.a", ""),
+        ("service/web.a", ""),
+        ("svc/web", "a"),
+        ("web.a", ""),
+        ("web.a.svc.cluster.local", ""),
+        ("svc/web.a.svc.cluster.local", "a"),
+    ],
+)
+def test_service_selects_the_proxy_of_an_endpoint(text: str, namespace: str) -> None:
+    assert find_connection(service_pages(), text, namespace).proxy.id == "web-0.a"
+
+
+@pytest.mark.parametrize(
+    ("text", "namespace", "message"),
+    [
+        ("svc/web", "", "no service 'web'; use NAME.NAMESPACE or the whole host\n"),
+        ("svc/wbe", "a", "no service 'wbe' in namespace a\n"),
+        ("svc/empty.a", "", "no endpoint of the service empty.a.svc.cluster.local has a connected proxy\n"),
+    ],
+)
+def test_service_without_a_proxy_is_named(text: str, namespace: str, message: str) -> None:
+    with pytest.raises(Refused) as refused:
+        find_connection(service_pages(), text, namespace)
+    assert (refused.value.status, refused.value.text) == (404, message)

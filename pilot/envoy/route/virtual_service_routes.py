@@ -35,15 +35,25 @@ def build_routes(service: Object[VirtualService], context: RouteContext) -> Iter
     """
     metadata = build_metadata(service.key)
     for rule in service.spec.http:
-        for match in rule.match or (None,):
-            route = build_route(service, rule, match, context, metadata)
-            if route is None:
-                continue
+        for route in build_rule(service, rule, context, metadata):
             yield route
             if is_catch_all(route.match):
                 return
         if not rule.match:
             return
+
+
+def build_rule(
+    service: Object[VirtualService], rule: HTTPRoute, context: RouteContext, metadata: base_pb2.Metadata
+) -> Iterator[route_components_pb2.Route]:
+    """Yield one route for each match of a rule that applies to the proxy and port of the context.
+
+    The routes depend only on the rule, the context, and the key and origin of the VirtualService.
+    """
+    for match in rule.match or (None,):
+        route = build_route(service, rule, match, context, metadata)
+        if route is not None:
+            yield route
 
 
 def has_routes(

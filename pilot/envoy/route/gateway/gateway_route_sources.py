@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
+from envoy.config.core.v3 import base_pb2
+from msgspec.structs import replace
 
 from pilot.config.networking.destination_rule import ConsistentHashLB, destination_hash
+from pilot.config.networking.virtual_service import HTTPRoute, VirtualService
+from pilot.config.object import Object
 from pilot.derive import derived, derived_in_steps
 from pilot.envoy.route.gateway.gateway_host_plan import RouteSourceKey
 from pilot.envoy.route.route_context import RouteContext, default_retry_policy
@@ -15,7 +19,7 @@ from pilot.envoy.route.route_dependencies import route_dependencies
 from pilot.envoy.route.route_destination import DestinationKey, DestinationService, find_destination_service
 from pilot.envoy.route.route_match import is_catch_all
 from pilot.envoy.route.sticky_session import StickySession
-from pilot.envoy.route.virtual_service_routes import build_routes
+from pilot.envoy.route.virtual_service_routes import build_metadata, build_rule
 from pilot.mesh.gateways.gateways import gateway_ports
 from pilot.mesh.model.facets import Labels, ScopeFacet
 from pilot.mesh.model.service import ServiceRef
@@ -46,17 +50,47 @@ class RouterContextKey(msgspec.Struct, frozen=True, cache_hash=True):
     alt_svc: bool
 
 
-@derived_in_steps
-def source_routes(
-    db: Mesh, source: RouteSourceKey, router: RouterContextKey
-) -> Generator[None, None, tuple[RouteBytes, ...]]:
-    """Return the routes of a source, in order. There are none on a port beyond the limit for the VirtualService."""
+class RuleRoutes:
+    """The routes of the rules of a VirtualService, as far as they have been built, by the identity of the rule.
+
+    An edit of one of many HTTPRoutes with the same host changes one rule of their VirtualService, and the objects of
+    the others stay. Besides the rule, routes depend only on the VirtualService without its rules (`header`) and on the
+    context. As long as both are equal, they are not built again. Routes do not affect equality.
+    """
+
+    __slots__ = ("_by_rule", "_context", "_header")
+
+    def __init__(self, header: Object[VirtualService], context: RouteContext) -> None:
+        self._header, self._context = header, context
+        self._by_rule: dict[int, tuple[HTTPRoute, tuple[RouteBytes, ...]]] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RuleRoutes) and (self._header, self._context) == (other._header, other._context)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def of(self, rule: HTTPRoute, metadata: base_pb2.Metadata) -> Iterator[RouteBytes]:
+        """Yield the routes of a rule."""
+        entry = self._by_rule.get(id(rule))
+        if entry is not None:
+            yield from entry[1]
+            return
+        routes = []
+        for route in build_rule(self._header, rule, self._context, metadata):
+            routes.append(RouteBytes(route.SerializeToString(deterministic=True), is_catch_all(route.match)))
+            yield routes[-1]
+        self._by_rule[id(rule)] = rule, tuple(routes)
+
+    def forget_others(self, rules: Iterable[HTTPRoute]) -> None:
+        """Forget the routes of all rules except some."""
+        self._by_rule = {id(rule): entry for rule in rules if (entry := self._by_rule.get(id(rule))) is not None}
+
+
+def _rule_routes(db: Mesh, source: RouteSourceKey, router: RouterContextKey) -> RuleRoutes | None:
+    """Return the routes of a source by rule. Not memoised."""
     row, dependencies = virtual_service(db, source.virtual_service), route_dependencies(db, source.virtual_service)
-    ports = gateway_ports(db, source.gateway)
     if row is None or dependencies is None:
-        return ()
-    if source.port in ports and not has_routes_at(row.spec, ports.index(source.port)):
-        return ()
+        return None
     owner, viewer = source.virtual_service.namespace, router.scope.namespace
     context = RouteContext(
         port=source.port,
@@ -79,10 +113,43 @@ def source_routes(
         alt_svc=router.alt_svc,
         shadow_suffix=not db.settings.routes.no_shadow_suffix,
     )
-    routes = []
-    for route in build_routes(row, context):
-        routes.append(RouteBytes(route.SerializeToString(deterministic=True), is_catch_all(route.match)))
-        yield
+    origin = replace(row.origin, parents=()) if row.origin is not None else None
+    return RuleRoutes(Object(row.kind, row.namespace, row.name, VirtualService(), origin=origin), context)
+
+
+_MANY_RULES = 20
+"""Number of rules from which it is worth the memory to keep the routes by rule."""
+
+
+@derived
+def _memoised_rule_routes(db: Mesh, source: RouteSourceKey, router: RouterContextKey) -> RuleRoutes | None:
+    """Return the routes of a source by rule."""
+    return _rule_routes(db, source, router)
+
+
+@derived_in_steps
+def source_routes(
+    db: Mesh, source: RouteSourceKey, router: RouterContextKey
+) -> Generator[None, None, tuple[RouteBytes, ...]]:
+    """Return the routes of a source, in order. There are none on a port beyond the limit for the VirtualService."""
+    row, ports = virtual_service(db, source.virtual_service), gateway_ports(db, source.gateway)
+    if row is None:
+        return ()
+    by_rule = (_memoised_rule_routes if len(row.spec.http) > _MANY_RULES else _rule_routes)(db, source, router)
+    if by_rule is None:
+        return ()
+    if source.port in ports and not has_routes_at(row.spec, ports.index(source.port)):
+        return ()
+    metadata, routes = build_metadata(row.key), list[RouteBytes]()
+    for rule in row.spec.http:
+        for route in by_rule.of(rule, metadata):
+            routes.append(route)
+            yield
+            if route.catch_all:
+                break
+        if not rule.match or (routes and routes[-1].catch_all):
+            break
+    by_rule.forget_others(row.spec.http)
     return tuple(routes)
 
 

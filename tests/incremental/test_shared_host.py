@@ -1,0 +1,100 @@
+"""Many HTTPRoutes with the same host: an edit builds only its own routes, and all routes are those of a new mesh."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from pilot.envoy.route import virtual_service_routes
+from testing.mesh.objects import Plain, make, pod
+from testing.mesh.world import World, proxy, rows_of
+
+API = "gateway.networking.k8s.io/v1"
+NAME = "gateway.networking.k8s.io/gateway-name"
+ROUTER = proxy("router", "gw-0", "a", "10.1.0.1", {NAME: "gw"})
+COUNT = 30
+BASE = (
+    make("GatewayClass", "istio", "{controllerName: istio.io/gateway-controller}", "", apiVersion=API),
+    make(
+        "Gateway", "gw", "{gatewayClassName: istio, listeners: [{name: x, port: 80, protocol: HTTP}]}", apiVersion=API
+    ),
+    make("Service", "gw-istio", f"{{selector: {{{NAME}: gw}}, ports: [{{name: http, port: 80}}]}}"),
+    make("Service", "web", "{ports: [{name: http, port: 80}, {name: other, port: 81}]}"),
+    pod("gw-0", "10.1.0.1", labels=f"{{{NAME}: gw}}"),
+)
+
+
+def route(number: int, path: str, port: int = 80) -> Plain:
+    match = f"matches: [{{path: {{type: PathPrefix, value: {path}}}}}]"
+    rules = f"rules: [{{{match}, backendRefs: [{{name: web, port: {port}}}]}}]"
+    spec = f"{{parentRefs: [{{name: gw}}], hostnames: [a.example.com], {rules}}}"
+    return make("HTTPRoute", f"r{number:02}", spec, apiVersion=API)
+
+
+def routes_of(world: World, node_id: str) -> Mapping[str, Any]:
+    resources = world.resources(node_id)
+    return {url: {name: r.any for name, r in by_name.items()} for url, by_name in resources.items()}
+
+
+@pytest.fixture
+def built() -> Any:
+    """The calls that build a route."""
+    function = virtual_service_routes.build_route
+    with mock.patch.object(virtual_service_routes, "build_route", wraps=function) as spy:
+        yield spy
+
+
+@pytest.mark.parametrize(
+    ("edit", "count"),
+    [
+        (route(7, "/edited"), 1),
+        (route(COUNT, "/added"), 1),
+        (make("Service", "web", "{ports: [{name: grpc, port: 80}, {name: other, port: 81}]}"), 0),
+        (
+            make(
+                "DestinationRule",
+                "web",
+                "{host: web, trafficPolicy: {loadBalancer: {consistentHash: {useSourceIp: true}}}}",
+            ),
+            COUNT,
+        ),
+    ],
+)
+def test_edit_builds_the_routes_that_it_affects(built: mock.Mock, edit: Plain, count: int) -> None:
+    world = World()
+    world.set(rows_of((*BASE, *(route(number, f"/p{number}") for number in range(COUNT)))))
+    node_id = world.connect(ROUTER)
+    routes_of(world, node_id)
+    assert built.call_count == COUNT
+    built.reset_mock()
+    world.set(rows_of((edit,)))
+    routes_of(world, node_id)
+    assert built.call_count == count
+
+
+def test_routes_after_random_edits_are_those_of_a_new_mesh() -> None:
+    rng = random.Random(7)
+    objects = {f"r{number}": route(number, f"/p{number}") for number in range(COUNT)}
+    world = World()
+    world.set(rows_of((*BASE, *objects.values())))
+    node_id = world.connect(ROUTER)
+    for step in range(40):
+        number = rng.randrange(COUNT + 3)
+        edit = rng.choice((route(number, f"/s{step}"), route(number, f"/p{number}", rng.choice((80, 81, 9))), None))
+        key = f"r{number}"
+        before = objects.pop(key, None)
+        if edit is not None:
+            objects[key] = edit
+        rows = rows_of((edit,)) if edit is not None else dict.fromkeys(rows_of((before,) if before else ()))
+        hashed = "{host: web, trafficPolicy: {loadBalancer: {consistentHash: {useSourceIp: true}}}}"
+        if rng.random() < 0.2:
+            objects["rule"] = make("DestinationRule", "web", hashed)
+            rows |= rows_of((objects["rule"],))
+        world.set(rows)
+        scratch = World()
+        scratch.set(rows_of((*BASE, *objects.values())))
+        assert routes_of(world, node_id) == routes_of(scratch, scratch.connect(ROUTER))

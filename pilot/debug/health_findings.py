@@ -139,7 +139,7 @@ def _endpoint_slice_findings(
 def _proxy_findings(db: Mesh, connection: ConnectedProxy) -> Iterator[Finding]:
     """Yield a finding if a proxy has no services, and for each port for which services specify different protocols."""
     targets, proxy = service_targets(db, connection.proxy_key), connection.proxy.id
-    if not targets:
+    if not targets and connection.proxy.type is not NodeType.ZTUNNEL:
         yield Finding(NO_SERVICE, proxy, proxy)
     protocols_by_port: dict[int, set[str]] = defaultdict(set)
     for target in targets:

@@ -185,6 +185,15 @@ async def test_findings_of_a_connected_workload(documents: tuple[str, ...], expe
     assert {metric: by_key for metric, by_key in counts.items() if metric != "pilot_eds_no_instances"} == expected
 
 
+async def test_ztunnel_needs_no_service() -> None:
+    mesh_world = World(environ={"PILOT_ENABLE_AMBIENT": "true"})
+    node = proxy("ztunnel", "ztunnel-1", "istio-system", "10.0.0.9")
+    connection = FakeConnection("ztunnel-1", mesh_world.connect(node), node)
+    health, _ = await check_mesh(mesh_world.mesh, connections=[connection])
+    assert health.findings is not None
+    assert health.findings["pilot_no_ip"] == {}
+
+
 async def test_findings_are_logged_on_change(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pilot")
     health = HealthChecker(build_mesh(SERVICE.format("api", "10.1.0.1")), FakeFleet(), [])

@@ -79,7 +79,7 @@ class Problem(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def is_rejection(self) -> bool:
-        """Whether the object is rejected because of the problem."""
+        """True if the object is rejected because of the problem."""
         return self.severity is Severity.ERROR and self.code not in _FAILURES_IN_FORCE
 
 

@@ -21,6 +21,7 @@ from pilot.bootstrap.security import secure_port
 from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.derive import Database, derived
 from pilot.settings.parse import load
+from pilot.xds import server as xds_server
 from pilot.xds.push.connection import Connection
 from testing.clients.ads import Client
 from testing.mesh.clock import VirtualClock
@@ -233,7 +234,7 @@ async def test_configuration_is_not_read_while_streams_drain(
         snapshots.append(reader_tasks())
         await stop_server(server, connections, seconds)
 
-    stop_server = ports.drain
+    stop_server = xds_server.drain
     monkeypatch.setattr(ports, "drain", drain)
     monkeypatch.setattr(secure_port, "drain", drain)
     async with running(tmp_path):

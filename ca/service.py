@@ -43,6 +43,10 @@ class SigningObserver(Protocol):
     def calls(self) -> CallMetrics: ...
 
 
+class CallerDisconnected(CallerRefused):
+    """The caller has disconnected, so it is neither authenticated nor rejected."""
+
+
 Sign = Callable[[bytes, Sequence[str], int, str], Awaitable[list[str]]]
 """Signs a CSR in PEM for identities and returns a certificate chain in PEM. Raises SigningError or CallerPostponed.
 
@@ -125,6 +129,8 @@ class CertificateService:
         return answer
 
     async def _deny(self, context: Any, message: str, error: CallerRefused) -> None:
+        if isinstance(error, CallerDisconnected):
+            await context.abort(grpc.StatusCode.CANCELLED, "disconnected")
         self._observer.csr_unauthenticated()
         _log.warning("%s: %s", message, error)
         is_postponed = isinstance(error, CallerPostponed)

@@ -21,6 +21,7 @@ from ca.errors import SigningError
 from ca.pem import PrivateKey, bundle_pem, certificate_pem
 
 CLOCK_SKEW = datetime.timedelta(minutes=2)
+"""Maximum time by which certificates are backdated, so that peers whose clocks are slow accept them."""
 MAX_COMMON_NAME_LENGTH = 64
 """Maximum number of characters in a common name, as X.520 specifies."""
 _EMPTY = x509.Name([])
@@ -93,7 +94,8 @@ class Signer(NamedTuple):
     ) -> x509.Certificate:
         """Issue a leaf certificate for one or more identities.
 
-        It is valid from two minutes before `now` until `now + ttl`, but not longer than the signing certificate. Raise
+        It is valid until `now + ttl`, but not longer than the signing certificate. It is backdated by two minutes, but
+        at most by a tenth of its lifetime, because clients compute the time of the renewal from both dates. Raise
         SigningError with the code CERT_GEN_ERROR if the signing certificate has expired or an identity is not a valid
         name.
         """
@@ -107,7 +109,7 @@ class Signer(NamedTuple):
                 _subject(request, identities[0]),
                 request.public_key,
                 x509.random_serial_number(),
-                now - CLOCK_SKEW,
+                now - min(CLOCK_SKEW, (end - now) / 10),
                 end,
             )
             for extension, critical in ((_LEAF_USAGE, True), (_SERVER_AND_CLIENT, False), (_LEAF, True), (names, True)):

@@ -34,6 +34,7 @@ from pilot.xds.authn.identity import (
     Authenticate,
     Authorize,
     Caller,
+    CallerGone,
     IdentifyPeer,
     IdentityError,
     TooManyCallers,
@@ -231,6 +232,9 @@ class Ads:
     async def _identify_peer(self, context: Any) -> Caller:
         try:
             return self.options.identify_peer(context)
+        except CallerGone:
+            await context.abort(grpc.StatusCode.CANCELLED, "disconnected")
+            raise
         except IdentityError as error:
             _log.warning("ADS: rejected %s: %s", context.peer(), error)
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "authentication failure")

@@ -25,7 +25,7 @@ from ca.pem import key_pem, load_key
 from ca.self_signed import sign_root
 from ca.server_certificate import issue_server_certificates
 from pilot.settings.process import ServeSettings
-from pilot.xds.authn.identity import Caller, IdentityError
+from pilot.xds.authn.identity import Caller, CallerGone, IdentityError
 from pilot.xds.net.acceptor import ACCEPT_RETRY_DELAY
 from pilot.xds.net.listen_address import Address
 from pilot.xds.net.tcp_connections import TcpConnections
@@ -69,9 +69,21 @@ def make_server_context(rules: TlsRules = TlsRules()) -> ssl.SSLContext:
     return make_context([CertificatePair(*pair) for pair in issued], SIGNER.roots_pem, rules)
 
 
+class PeerContext(NamedTuple):
+    """The gRPC context of a call without metadata."""
+
+    name: str
+
+    def peer(self) -> str:
+        return self.name
+
+    def invocation_metadata(self) -> None:
+        return None
+
+
 @contextlib.asynccontextmanager
-async def serving_echo(**options: Any) -> AsyncIterator[EchoServer]:
-    front, callers = TlsFront(**options), []
+async def serving_echo(front: TlsFront | None = None, **options: Any) -> AsyncIterator[EchoServer]:
+    front, callers = front or TlsFront(**options), []
 
     async def respond(request: bytes, call: Any) -> bytes:
         try:
@@ -106,6 +118,30 @@ async def test_inner_socket_refuses_other_clients() -> None:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await echo.ask(channel)
         assert (caught.value.code(), echo.callers) == (grpc.StatusCode.UNAUTHENTICATED, [])
+
+
+async def test_disconnected_caller_is_distinguished_from_an_unknown_one() -> None:
+    peers = list[str]()
+
+    class Front(TlsFront):
+        def identify_peer(self, context: Any) -> Caller:
+            peers.append(context.peer())
+            return super().identify_peer(context)
+
+    async with serving_echo(Front()) as echo:
+        async with echo.channel() as channel:
+            await echo.ask(channel)
+        await echo.until(lambda: is_gone(echo.front, peers[0]))
+        with pytest.raises(IdentityError, match="the call did not come through the secure port"):
+            echo.front.identify_peer(PeerContext("unix:"))
+
+
+def is_gone(front: TlsFront, peer: str) -> bool:
+    try:
+        front.identify_peer(PeerContext(peer))
+    except CallerGone:
+        return True
+    return False
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ca.service import Authenticate as AuthenticateRequest
-from ca.service import CallerPostponed, CallerRefused, Impersonate, refuse_impersonation
+from ca.service import CallerDisconnected, CallerPostponed, CallerRefused, Impersonate, refuse_impersonation
 from pilot.lib.logging.log import scope
 from pilot.lib.text import cut, one_line
 from pilot.lib.tokens.jwt import TokenError, audiences_of, own_claims
@@ -16,6 +16,7 @@ from pilot.xds.authn.identity import (
     Authenticate,
     Authenticator,
     Authenticators,
+    CallerGone,
     IdentifyPeer,
     IdentityError,
     TooManyCallers,
@@ -159,5 +160,5 @@ def authorize_impersonation(identify_peer: IdentifyPeer, proxies: NodeProxies | 
 
 
 def _refusal(error: IdentityError) -> CallerRefused:
-    reason = cut(one_line(str(error)), _LONGEST_REASON)
-    return (CallerPostponed if isinstance(error, TooManyCallers) else CallerRefused)(reason)
+    kinds = {TooManyCallers: CallerPostponed, CallerGone: CallerDisconnected}
+    return kinds.get(type(error), CallerRefused)(cut(one_line(str(error)), _LONGEST_REASON))

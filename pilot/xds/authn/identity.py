@@ -21,6 +21,10 @@ class TooManyCallers(IdentityError):
     """The caller cannot be authenticated now, because too many other callers are waiting. It may try again later."""
 
 
+class CallerGone(IdentityError):
+    """The caller has disconnected, so its credentials are unknown."""
+
+
 class Caller(NamedTuple):
     """An unauthenticated caller.
 

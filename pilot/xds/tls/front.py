@@ -18,11 +18,11 @@ from collections.abc import Callable
 from typing import Any
 
 from pilot.lib.logging.log import scope
-from pilot.xds.authn.identity import Caller, IdentityError, metadata_of
+from pilot.xds.authn.identity import Caller, CallerGone, IdentityError, metadata_of
 from pilot.xds.net.acceptor import Acceptor
 from pilot.xds.net.listen_address import Address, format_peer
 from pilot.xds.net.listening_sockets import listening_sockets
-from pilot.xds.tls.tls_connection import ReadNames, TlsConnection
+from pilot.xds.tls.tls_connection import PEER_PREFIX, ReadNames, TlsConnection
 from pilot.xds.tls.waiting_peers import Peer, WaitingPeers
 
 HANDSHAKE_TIMEOUT = 30.0
@@ -105,8 +105,14 @@ class TlsFront:
             connection.close()
 
     def identify_peer(self, context: Any) -> Caller:
-        """Return the caller of a gRPC call. Raise IdentityError if the call did not come through the port."""
-        connection = self._open.get(context.peer())
+        """Return the caller of a gRPC call.
+
+        Raise IdentityError if the call did not come through the port, or CallerGone if its connection has been closed.
+        """
+        peer = context.peer()
+        connection = self._open.get(peer)
+        if connection is None and peer.startswith(PEER_PREFIX):
+            raise CallerGone("the caller has closed its connection")
         if connection is None:
             raise IdentityError("the call did not come through the secure port")
         return Caller(connection.address, metadata_of(context), connection.certificate_names)

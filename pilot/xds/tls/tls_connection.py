@@ -19,7 +19,8 @@ from pilot.xds.tls.frame_limits import FrameLimits
 
 RETRY_DELAY = 0.02
 """Number of seconds until the next attempt to connect to the gRPC server if its queue is full."""
-_PREFIX = "pyistiod-peer/"
+PEER_PREFIX = "unix-abstract:pyistiod-peer/"
+"""Prefix of the names by which the gRPC server knows peers."""
 _log = scope("tls")
 
 ReadNames = Callable[[Sequence[bytes]], tuple[str, ...]]
@@ -94,9 +95,8 @@ class TlsConnection:
         if self._inner is None:
             self._inner = socket.socket(socket.AF_UNIX)
             self._inner.setblocking(False)
-            name = _PREFIX + secrets.token_hex(16)
-            self._inner.bind(f"\0{name}")
-            self.name = f"unix-abstract:{name}"
+            self.name = PEER_PREFIX + secrets.token_hex(16)
+            self._inner.bind(self.name.replace("unix-abstract:", "\0"))
             self._on_open(self)
         try:
             self._inner.connect(self._inner_address)

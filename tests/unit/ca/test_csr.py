@@ -102,9 +102,13 @@ def test_authority_key_identifier_matches_the_signer() -> None:
     ids=["requested", "shortest", "default", "negative", "longest"],
 )
 def test_leaf_lifetime(seconds: int, end: datetime.datetime) -> None:
+    assert parse_leaf(authority().sign(csr(), [IDENTITY], seconds)).not_valid_after_utc == end
+
+
+@pytest.mark.parametrize(("seconds", "backdating"), [(3600, 120), (1200, 120), (120, 12), (60, 6)])
+def test_leaf_is_backdated_by_at_most_a_tenth_of_its_lifetime(seconds: int, backdating: int) -> None:
     leaf = parse_leaf(authority().sign(csr(), [IDENTITY], seconds))
-    assert leaf.not_valid_before_utc == NOW - datetime.timedelta(minutes=2)
-    assert leaf.not_valid_after_utc == end
+    assert leaf.not_valid_before_utc == NOW - datetime.timedelta(seconds=backdating)
 
 
 def test_leaf_expires_no_later_than_its_signer() -> None:

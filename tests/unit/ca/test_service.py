@@ -14,7 +14,7 @@ from cryptography import x509
 from grpc import aio
 
 from ca.authority import Authority
-from ca.service import LARGEST_REQUEST, SERVICE, CallerPostponed, CallerRefused, CertificateService
+from ca.service import LARGEST_REQUEST, SERVICE, CallerDisconnected, CallerPostponed, CallerRefused, CertificateService
 from pilot.lib.metrics.metrics import Metrics
 from protos import ca_pb2
 from testing.security.certificates import DAY, IDENTITY, NOW, csr, root
@@ -49,6 +49,8 @@ class RecordedEvents:
 
 async def authenticate(context: Any) -> Sequence[str]:
     token = dict(context.invocation_metadata()).get("authorization", "")
+    if token == "gone":
+        raise CallerDisconnected("the caller has closed its connection")
     if not token:
         raise CallerRefused("the reason with a secret in it")
     return (token,)
@@ -117,6 +119,12 @@ async def test_unauthenticated_caller_gets_no_reason(client: Client, caplog: pyt
     assert caplog.record_tuples == [
         ("pilot.serverca", logging.WARNING, "request authenticate failure: the reason with a secret in it")
     ]
+
+
+async def test_disconnected_caller_is_not_reported(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    assert await client.call_error(token="gone") == (grpc.StatusCode.CANCELLED, "disconnected")
+    assert client.recorder.events == ["received"]
+    assert caplog.messages == []
 
 
 async def test_only_a_node_proxy_may_impersonate_a_workload(client: Client) -> None:

@@ -4,7 +4,7 @@ PIN := $(DEV) run uv pip compile --quiet --generate-hashes --no-annotate --no-he
 IMAGE ?= $(shell sed -n '/^\[tool.pyistiod\]/,/^$$/s/^image = "\(.*\)"$$/\1/p' pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv sample test lint docs site bench profile soak chaos fuzz mutants protos conformance constraints image
+.PHONY: help venv sample test lint docs site bench profile soak chaos fuzz mutants protos conformance cluster constraints image
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 22
@@ -52,6 +52,9 @@ protos:  ## generate the Python modules of protos/
 
 conformance:  ## compare with recordings of istiod (ARGS="xds gateway- -v"; tests/conformance/README.md)
 	$(DEV) conformance $(ARGS)
+
+cluster:  ## install and use the mesh on a Kubernetes cluster without container runtime, as root (ARGS=steps)
+	$(DEV) run python -m tests.cluster $(ARGS)
 
 constraints:  ## pin the latest versions of the image's dependencies and of the build tools, with hashes
 	head -1 deploy/constraints.txt > deploy/constraints.txt.new

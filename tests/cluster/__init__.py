@@ -1,0 +1,1 @@
+"""A cluster in one process tree, and the installation run on it as users run it: `make cluster`."""

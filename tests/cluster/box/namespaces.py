@@ -1,0 +1,10 @@
+"""The namespaces that a box needs: the machine outside is not changed, and no process outlives the first one."""
+
+from __future__ import annotations
+
+NAMESPACES = ("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
+
+
+def in_namespaces(*command: str) -> list[str]:
+    """Return a command that runs another one in new namespaces."""
+    return [*NAMESPACES, *command]

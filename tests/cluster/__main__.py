@@ -10,10 +10,12 @@ from collections.abc import Awaitable, Callable
 from tests.cluster.box.box import Box
 from tests.cluster.box.namespaces import in_namespaces
 from tests.cluster.box.programs import reason_to_skip
+from tests.cluster.steps.installations import run_kubectl
 from tests.cluster.steps.workload import run_workload
 
 STEPS: dict[str, Callable[[Box], Awaitable[str]]] = {
     "workload": run_workload,
+    "kubectl": run_kubectl,
 }
 RUN = "--run"
 
@@ -24,7 +26,7 @@ async def run_step(name: str) -> None:
         try:
             print(await STEPS[name](box))
         except BaseException:
-            print(box.describe(), file=sys.stderr)
+            print(await box.describe(), file=sys.stderr)
             raise
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 NODE = "10.78.0.1"
 PODS = "10.78.{}.{}"
+BALANCERS = "10.97.0.0/16"
 SERVICES = "10.96.0.0/16"
 KUBERNETES = "10.96.0.1"
 API_PORT = 6443

@@ -79,7 +79,7 @@ class Box:
         """Apply objects as kubectl does."""
         await self.kubectl("apply", "--server-side", "-f", "-", text=manifest)
 
-    async def wait_available(self, namespace: str, *names: str, seconds: float = 60) -> None:
+    async def wait_available(self, namespace: str, *names: str, seconds: int = 60) -> None:
         """Wait until all replicas of Deployments are available, at their newest version."""
         for name in names:
             await self.kubectl("rollout", "status", f"deployment/{name}", f"-n{namespace}", f"--timeout={seconds}s")
@@ -102,8 +102,8 @@ class Box:
                     await asyncio.sleep(0.1)
         raise AssertionError(f"{what}: not within {seconds:.0f} s" + (f" (last: {last})" if last else ""))
 
-    def describe(self) -> str:
-        """Return the state of each container that is not ready, and the end of its log."""
+    async def describe(self) -> str:
+        """Return the state of each pod, the end of the logs of containers that are not ready, and warnings."""
         lines = [f"the box failed: {failure}" for failure in self.kubelet.failures]
         if self._proxy.done():
             lines.append(f"the box failed: {self._proxy.exception()!r}")
@@ -114,7 +114,8 @@ class Box:
                 lines.append(f"  {container.name}: {json.dumps(container.state)} ready={container.ready}")
                 if not container.ready:
                     lines += [f"    {line}" for line in container.tail().splitlines()[-15:]]
-        return "\n".join(lines)
+        warnings = await self.kubectl("get", "events", "-A", "--field-selector=type=Warning", "--sort-by=.lastTimestamp")
+        return "\n".join([*lines, *warnings.splitlines()[-12:]])
 
     async def run_in(self, namespace: str, prefix: str, *words: str, container: str = "", seconds: float = 30) -> str:
         """Return the output of a command in a container of a pod, by default the first of its applications."""

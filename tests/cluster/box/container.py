@@ -189,8 +189,7 @@ class Container:
             "group": context.get("runAsGroup", user),
             "no_new_privileges": context.get("allowPrivilegeEscalation") is False,
             "cgroups": self.cgroup.files,
-            "directory": self.plain.get("workingDir")
-            or ("/" if "pyistiod" in self.plain["image"] else str(REPOSITORY)),
+            "directory": self.plain.get("workingDir") or "/",
             "command": command(variables),
             "environment": variables,
         }

@@ -29,7 +29,7 @@ def _images() -> dict[str, Image]:
         "pyistiod": control_plane,
         "pilot": control_plane,
         "proxyv2": Image((f"{BIN}/pilot-agent",), (), 1337, {"/usr/local/bin/envoy": envoy_binary()}),
-        "echo": Image((sys.executable, "-m", "tests.cluster.box.echo"), (), 1000),
+        "echo": Image((sys.executable, str(pathlib.Path(__file__).with_name("echo.py"))), (), 1000),
     }
 
 

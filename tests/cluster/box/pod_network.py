@@ -9,7 +9,7 @@ import subprocess
 from pyroute2 import IPRoute
 
 from testing.processes.netns import Host
-from tests.cluster.box.addresses import NODE, PODS
+from tests.cluster.box.addresses import BALANCERS, NODE, PODS, SERVICES
 
 
 def prepare_node() -> None:
@@ -18,6 +18,8 @@ def prepare_node() -> None:
         index = route.link_lookup(ifname="lo")[0]
         route.link("set", index=index, state="up")
         route.addr("add", index=index, address=NODE, prefixlen=32)
+        for addresses in (SERVICES, BALANCERS):  # a route must exist before the rules translate the address
+            route.route("add", dst=addresses, oif=index, prefsrc=NODE)
     for name, value in (("ip_forward", "1"), ("conf/all/rp_filter", "0"), ("conf/default/rp_filter", "0")):
         pathlib.Path(f"/proc/sys/net/ipv4/{name}").write_text(value)
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from pilot.kube.api_errors import KubeError
 from pilot.kube.list_watch import NamespacedName
-from tests.cluster.box.objects import Api, Collection
+from tests.cluster.box.addresses import BALANCERS, SERVICES
+from tests.cluster.box.objects import STRATEGIC, Api, Collection
 from tests.cluster.box.pod_network import load_rules
 
 Plain = dict[str, Any]
@@ -23,12 +27,14 @@ class Services:
 
     def __init__(self, api: Api) -> None:
         self._api, self._changed, self._rules = api, asyncio.Event(), ""
+        self._balancers = ipaddress.ip_network(BALANCERS).hosts()
 
     async def run(self) -> None:
         """Watch until cancelled."""
         self.services = await self._api.watch("/api/v1/services", self._on_change)
         self.slices = await self._api.watch("/apis/discovery.k8s.io/v1/endpointslices", self._on_change)
         while True:
+            await self._assign_balancers()
             rules = build_rules(self.services, self.slices.values())
             if rules != self._rules:
                 await asyncio.to_thread(load_rules, rules)
@@ -36,6 +42,15 @@ class Services:
             await self._changed.wait()
             await asyncio.sleep(QUIET_SECONDS)
             self._changed.clear()
+
+    async def _assign_balancers(self) -> None:
+        """Give an address outside of the cluster to each Service of type LoadBalancer."""
+        for name, service in list(self.services.items()):
+            if service["spec"].get("type") == "LoadBalancer" and not service.get("status", {}).get("loadBalancer"):
+                status = {"loadBalancer": {"ingress": [{"ip": str(next(self._balancers))}]}}
+                with contextlib.suppress(KubeError):  # it has changed, or is gone
+                    path = f"/api/v1/namespaces/{name.namespace}/services/{name.name}/status"
+                    await self._api.request("PATCH", path, {"status": status}, STRATEGIC)
 
     def _on_change(self, _name: NamespacedName, _plain: Plain | None) -> None:
         self._changed.set()
@@ -101,6 +116,7 @@ chain leaving {{ type nat hook output priority -100; jump translate; }}
 chain returning {{ type nat hook postrouting priority srcnat; ip saddr . ip daddr @itself masquerade; }}
 chain refuse {{
 {rejected}
+ip daddr {{ {SERVICES}, {BALANCERS} }} reject
 }}
 chain refuse_forwarded {{ type filter hook forward priority 0; jump refuse; }}
 chain refuse_own {{ type filter hook output priority 0; jump refuse; }}

@@ -59,6 +59,7 @@ async def environment(pod: Plain, container: Plain, address: str, references: Re
     """Return the variables of a container. Raise MissingReference if one cannot be computed."""
     variables = {
         "PATH": SEARCH_PATH,
+        "HOME": "/",
         "HOSTNAME": pod["metadata"]["name"],
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",

@@ -1,0 +1,33 @@
+"""A sample of three injected services on an installation, and calls through it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.cluster.box.box import Box
+from tests.cluster.manifests import echo, namespace
+
+SHOP = "shop"
+NAMES = ("front", "books", "reviews")
+
+
+async def deploy_shop(box: Box, **labels: str) -> None:
+    """Deploy three services into a namespace whose pods are injected."""
+    await box.apply(namespace(SHOP, **(labels or {"istio_injection": "enabled"})))
+    for name in NAMES:
+        await box.apply(echo(SHOP, name))
+    await box.wait_available(SHOP, *NAMES)
+
+
+async def call(box: Box, source: str, url: str, *options: str, area: str = SHOP) -> dict[str, Any]:
+    """Return what an `echo` answers to a request from a pod. Raise CommandFailed if the response is no success."""
+    output = await box.run_in(area, source, "curl", "-sS", "--fail-with-body", "--max-time", "5", *options, url)
+    answer: dict[str, Any] = json.loads(output)
+    return answer
+
+
+async def call_until(box: Box, source: str, url: str, *options: str, area: str = SHOP) -> dict[str, Any]:
+    """Call until there is an answer."""
+    answer: dict[str, Any] = await box.until(lambda: call(box, source, url, *options, area=area), 20, f"{source} calls {url}")
+    return answer

@@ -1,9 +1,10 @@
-"""Port-forwarding: SPDY in a WebSocket, connected to the address that stands for a pod's port."""
+"""Port-forwarding: SPDY in a WebSocket or on a connection, connected to the address that stands for a pod's port."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 
 from aiohttp import WSMsgType, web
 
@@ -12,6 +13,7 @@ from testing.apiserver.spdy import Data, Ping, Reset, SpdyConnection, StreamOpen
 
 PROTOCOL = "SPDY/3.1+portforward.k8s.io"
 Address = tuple[str, int]
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class PortForwards:
@@ -26,7 +28,7 @@ class PortForwards:
         if not socket.can_prepare(request):
             return web.Response(status=400, text="port-forwarding is served over WebSockets\n")
         await socket.prepare(request)
-        tunnel = _Tunnel(self, info, socket)
+        tunnel = Tunnel(lambda port: self._connect(info, port), socket.send_bytes)
         try:
             async for message in socket:
                 if message.type == WSMsgType.BINARY:
@@ -35,12 +37,23 @@ class PortForwards:
             tunnel.close()
         return socket
 
+    async def _connect(self, info: RequestInfo, port: int) -> Connection:
+        address = self.ports.get((info.namespace, info.name, port))
+        if address is None:
+            raise OSError(f"no address is registered for port {port} of {info.namespace}/{info.name}")
+        return await asyncio.open_connection(*address)
 
-class _Tunnel:
-    """One client's tunnel. Each connection is a pair of streams: the first carries errors, the second data."""
 
-    def __init__(self, forwards: PortForwards, info: RequestInfo, socket: web.WebSocketResponse) -> None:
-        self._forwards, self._info, self._socket = forwards, info, socket
+class Tunnel:
+    """One client's tunnel. Each connection is a pair of streams: the first carries errors, the second data.
+
+    `connect` returns a connection to a port of the pod, or raises OSError. `send` sends bytes to the client.
+    """
+
+    def __init__(
+        self, connect: Callable[[int], Awaitable[Connection]], send: Callable[[bytes], Awaitable[None]]
+    ) -> None:
+        self._connect_to, self._send_bytes = connect, send
         self._frames = SpdyConnection()
         self._errors: dict[str, int] = {}
         self._writers: dict[int, asyncio.StreamWriter] = {}
@@ -72,11 +85,8 @@ class _Tunnel:
             reader.cancel()
 
     async def _connect(self, stream: int, port: int, errors: int) -> None:
-        address = self._forwards.ports.get((self._info.namespace, self._info.name, port))
         try:
-            if address is None:
-                raise OSError(f"no address is registered for port {port} of {self._info.namespace}/{self._info.name}")
-            reader, self._writers[stream] = await asyncio.open_connection(*address)
+            reader, self._writers[stream] = await self._connect_to(port)
         except OSError as error:
             await self._send(self._frames.data(errors, str(error).encode(), ended=True))
             await self._send(self._frames.data(stream, b"", ended=True))
@@ -104,4 +114,4 @@ class _Tunnel:
 
     async def _send(self, frame: bytes) -> None:
         with contextlib.suppress(ConnectionError):
-            await self._socket.send_bytes(frame)
+            await self._send_bytes(frame)

@@ -3,45 +3,46 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 
 from tests.cluster.box.box import Box
 from tests.cluster.box.namespaces import in_namespaces
 from tests.cluster.box.programs import reason_to_skip
+from tests.cluster.steps.features import run_features
 from tests.cluster.steps.installations import run_kubectl
 from tests.cluster.steps.workload import run_workload
 
-STEPS: dict[str, Callable[[Box], Awaitable[str]]] = {
+STEPS: dict[str, Callable[[Box], AsyncIterator[str]]] = {
     "workload": run_workload,
     "kubectl": run_kubectl,
+    "features": run_features,
 }
 RUN = "--run"
 
 
 async def run_step(name: str) -> None:
-    """Run a step on a new box. If it fails, print the state of the cluster."""
+    """Run a step on a new box, and print a row for all that is seen. If it fails, print the state of the cluster."""
+    start = time.monotonic()
     async with Box() as box:
         try:
-            print(await STEPS[name](box))
+            async for seen in STEPS[name](box):
+                print(f"| {name} | {seen} | {time.monotonic() - start:.0f} s |", flush=True)
         except BaseException:
             print(await box.describe(), file=sys.stderr)
             raise
 
 
-async def run_steps(names: list[str]) -> bool:
-    """Run steps one after the other, print a row for each, and return whether all succeed."""
+def run_steps(names: list[str]) -> bool:
+    """Run steps one after the other, and return whether all succeed."""
     print("| step | seen | time |\n|---|---|---|", flush=True)
     good = True
     for name in names:
-        start = time.monotonic()
-        command = in_namespaces(sys.executable, "-m", "tests.cluster", RUN, name)
-        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-        output, _ = await process.communicate()
-        seen = output.decode().strip().replace("\n", "; ") if process.returncode == 0 else "FAILED"
-        good = good and process.returncode == 0
-        print(f"| {name} | {seen} | {time.monotonic() - start:.0f} s |", flush=True)
+        if subprocess.run(in_namespaces(sys.executable, "-m", "tests.cluster", RUN, name), check=False).returncode:
+            print(f"| {name} | FAILED | |", flush=True)
+            good = False
     return good
 
 
@@ -55,7 +56,7 @@ def main() -> None:
         sys.exit(f"unknown step {unknown[0]!r}; there are {', '.join(STEPS)}")
     if reason := reason_to_skip():
         sys.exit(reason)
-    sys.exit(0 if asyncio.run(run_steps(names)) else 1)
+    sys.exit(0 if run_steps(names) else 1)
 
 
 main()

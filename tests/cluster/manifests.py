@@ -7,7 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def echo(namespace: str, name: str, replicas: int = 1, environ: Mapping[str, str] = {}, **labels: str) -> str:
+def echo(
+    namespace: str,
+    name: str,
+    replicas: int = 1,
+    environ: Mapping[str, str] = {},
+    labels: Mapping[str, str] = {},
+    annotations: Mapping[str, str] = {},
+) -> str:
     """Return a Deployment of the image `echo`, its Service and its service account."""
     metadata = {"name": name, "namespace": namespace}
     container: dict[str, Any] = {
@@ -18,7 +25,7 @@ def echo(namespace: str, name: str, replicas: int = 1, environ: Mapping[str, str
         "readinessProbe": {"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 1},
     }
     template = {
-        "metadata": {"labels": {"app": name, **labels}},
+        "metadata": {"labels": {"app": name, **labels}, "annotations": annotations},
         "spec": {"serviceAccountName": name, "containers": [container]},
     }
     selector = {"app": name}
@@ -31,10 +38,9 @@ def echo(namespace: str, name: str, replicas: int = 1, environ: Mapping[str, str
     )
 
 
-def namespace(name: str, **labels: str) -> str:
-    """Return a namespace. Underscores in the names of labels stand for dashes."""
-    metadata = {"name": name, "labels": {key.replace("_", "-"): value for key, value in labels.items()}}
-    return objects({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+def namespace(name: str, labels: Mapping[str, str] = {}) -> str:
+    """Return a namespace."""
+    return objects({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
 
 
 def objects(*plain: Mapping[str, Any]) -> str:

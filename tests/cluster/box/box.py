@@ -9,15 +9,18 @@ import os
 import pathlib
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from tests.cluster.box.addresses import NODE, NODE_NAME
 from tests.cluster.box.dns import Dns
 from tests.cluster.box.images import BIN, REPOSITORY
 from tests.cluster.box.kubelet import Kubelet
 from tests.cluster.box.kubernetes import Kubernetes, node
+from tests.cluster.box.node_api import NodeApi
 from tests.cluster.box.objects import Api
 from tests.cluster.box.pod_network import prepare_node
+from tests.cluster.box.programs import VARIABLE
 from tests.cluster.box.services import Services
 
 Plain = dict[str, Any]
@@ -45,6 +48,8 @@ class Box:
         await self.api.request("POST", "/api/v1/nodes", node())
         self._proxy = asyncio.create_task(self.services.run())
         await self.dns.start()
+        certificate = self.kubernetes.authority.issue("kubelet", (NODE, NODE_NAME))
+        await NodeApi(self.kubelet, *certificate).start()
         await self.kubelet.start()
         return self
 
@@ -60,7 +65,7 @@ class Box:
         environ = {
             **os.environ,
             "KUBECONFIG": str(self.kubernetes.kubeconfig),
-            "PATH": f"{BIN}:{os.environ['PATH']}",
+            "PATH": f"{BIN}:{os.environ['PATH']}:{os.environ.get(VARIABLE, '')}",
             "HOME": str(self.folder),
         }
         process = await asyncio.create_subprocess_exec(
@@ -72,12 +77,17 @@ class Box:
             raise CommandFailed(f"{' '.join(words)}: exit code {process.returncode}\n{output.decode()[-3000:]}")
         return output.decode()
 
+    async def start_outside(self, *words: str, environ: Mapping[str, str]) -> None:
+        """Start a server on the node, outside of the cluster. It ends with the box."""
+        await asyncio.create_subprocess_exec(*words, env=environ)
+
     async def kubectl(self, *words: str, text: str = "") -> str:
         return await self.command("kubectl", *words, text=text)
 
-    async def apply(self, manifest: str) -> None:
+    async def apply(self, *manifests: str) -> None:
         """Apply objects as kubectl does."""
-        await self.kubectl("apply", "--server-side", "-f", "-", text=manifest)
+        for manifest in manifests:
+            await self.kubectl("apply", "--server-side", "-f", "-", text=manifest)
 
     async def wait_available(self, namespace: str, *names: str, seconds: int = 60) -> None:
         """Wait until all replicas of Deployments are available, at their newest version."""
@@ -114,7 +124,7 @@ class Box:
                 lines.append(f"  {container.name}: {json.dumps(container.state)} ready={container.ready}")
                 if not container.ready:
                     lines += [f"    {line}" for line in container.tail().splitlines()[-15:]]
-        warnings = await self.kubectl("get", "events", "-A", "--field-selector=type=Warning", "--sort-by=.lastTimestamp")
+        warnings = await self.kubectl("get", "events", "-A", "--field-selector=type=Warning")
         return "\n".join([*lines, *warnings.splitlines()[-12:]])
 
     async def run_in(self, namespace: str, prefix: str, *words: str, container: str = "", seconds: float = 30) -> str:

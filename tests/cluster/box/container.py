@@ -90,6 +90,7 @@ class Container:
         specification = self._folder / "launch.json"
         specification.write_text(json.dumps(await self._launch(self._main)))
         with self.log.open("ab") as out:
+            self.log.chmod(0o666)  # any user may open /dev/stdout
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-I", "-S", str(LAUNCHER), str(specification),
                 stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,

@@ -1,4 +1,4 @@
-"""The image `echo`: answers HTTP requests with the name of its pod and the request's headers, as JSON."""
+"""The image `echo`: answers HTTP requests with the name of its pod and the request's headers, as JSON, and logs them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from aiohttp import web
 
 
 async def _answer(request: web.Request) -> web.Response:
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    print(json.dumps({"method": request.method, "path": request.path_qs, "headers": headers}), flush=True)
     return web.json_response(
         {
             "pod": os.environ.get("HOSTNAME", ""),
             "path": request.path_qs,
             "protocol": f"HTTP/{request.version.major}.{request.version.minor}",
-            "headers": {name.lower(): value for name, value in request.headers.items()},
+            "headers": headers,
         }
     )
 

@@ -25,7 +25,7 @@ class Kubernetes:
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder, self.processes = folder, dict[str, Process]()
         folder.mkdir(parents=True, exist_ok=True)
-        self._authority = Authority(folder)
+        self.authority = Authority(folder)
         self._account_key = write_account_key(folder / "accounts.key")
         self.token = secrets.token_hex(16)
         (folder / "tokens.csv").write_text(f"{self.token},admin,admin,system:masters\n")
@@ -64,7 +64,7 @@ class Kubernetes:
         ]
 
     def _api_server(self) -> list[str]:
-        certificate, key = self._authority.issue("apiserver", API_NAMES)
+        certificate, key = self.authority.issue("apiserver", API_NAMES)
         return [
             f"--etcd-servers={ETCD}",
             f"--service-cluster-ip-range={SERVICES}",
@@ -72,7 +72,7 @@ class Kubernetes:
             f"--secure-port={API_PORT}",
             f"--tls-cert-file={certificate}",
             f"--tls-private-key-file={key}",
-            f"--client-ca-file={self._authority.certificate}",
+            f"--client-ca-file={self.authority.certificate}",
             f"--token-auth-file={self.folder}/tokens.csv",
             f"--service-account-issuer=https://kubernetes.default.svc.{DOMAIN}",
             f"--service-account-key-file={self._account_key}",
@@ -86,9 +86,9 @@ class Kubernetes:
         return [
             f"--kubeconfig={self.kubeconfig}",
             f"--service-account-private-key-file={self._account_key}",
-            f"--root-ca-file={self._authority.certificate}",
-            f"--cluster-signing-cert-file={self._authority.certificate}",
-            f"--cluster-signing-key-file={self._authority.key}",
+            f"--root-ca-file={self.authority.certificate}",
+            f"--cluster-signing-cert-file={self.authority.certificate}",
+            f"--cluster-signing-key-file={self.authority.key}",
             f"--controllers={CONTROLLERS}",
             "--leader-elect=false",
         ]
@@ -97,7 +97,7 @@ class Kubernetes:
         return [f"--kubeconfig={self.kubeconfig}", "--leader-elect=false"]
 
     def _kubeconfig(self) -> str:
-        authority = base64.b64encode(self._authority.certificate.read_bytes()).decode()
+        authority = base64.b64encode(self.authority.certificate.read_bytes()).decode()
         cluster = {"server": f"https://{NODE}:{API_PORT}", "certificate-authority-data": authority}
         return yaml.safe_dump(
             {

@@ -99,7 +99,7 @@ def build_rules(services: Mapping[NamespacedName, Plain], slices: Iterable[Plain
                     choices = ", ".join(f"{i} : {target}" for i, target in enumerate(targets))
                     translated.append(f"{match} dnat to numgen random mod {len(targets)} map {{ {choices} }}")
                 else:
-                    refused.append(f"{match} reject")
+                    refused.append(f"{match} reject{' with tcp reset' if protocol == 'tcp' else ''}")
     to_services = "\n".join(translated)
     rejected = "\n".join(refused)
     elements = f"elements = {{ {', '.join(sorted(pairs))} }}" if pairs else ""
@@ -116,7 +116,7 @@ chain leaving {{ type nat hook output priority -100; jump translate; }}
 chain returning {{ type nat hook postrouting priority srcnat; ip saddr . ip daddr @itself masquerade; }}
 chain refuse {{
 {rejected}
-ip daddr {{ {SERVICES}, {BALANCERS} }} reject
+ip daddr {{ {SERVICES}, {BALANCERS} }} meta l4proto tcp reject with tcp reset
 }}
 chain refuse_forwarded {{ type filter hook forward priority 0; jump refuse; }}
 chain refuse_own {{ type filter hook output priority 0; jump refuse; }}

@@ -1,0 +1,75 @@
+"""The kubelet's HTTPS port, which the API server uses: logs of containers, and port-forwarding."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pathlib
+import socket
+import ssl
+import urllib.parse
+
+from testing.apiserver.port_forward import Connection, Tunnel
+from tests.cluster.box.addresses import NODE
+from tests.cluster.box.kubelet import Kubelet
+from tests.cluster.box.pod import PodRunner
+
+PORT = 10250
+UPGRADED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: portforward.k8s.io\r\n\r\n"
+
+
+class NodeApi:
+    """Answers requests of the API server."""
+
+    def __init__(self, kubelet: Kubelet, certificate: pathlib.Path, key: pathlib.Path) -> None:
+        self._kubelet, self._context = kubelet, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.load_cert_chain(certificate, key)
+
+    async def start(self) -> None:
+        await asyncio.start_server(self._serve, NODE, PORT, ssl=self._context)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            url = urllib.parse.urlsplit(head.split()[1])
+            match url.path.strip("/").split("/"):
+                case ["containerLogs", namespace, name, container] if (pod := self._pod(namespace, name)) is not None:
+                    log = next(c.log for c in pod.containers if c.name == container)
+                    _answer(writer, "200 OK", log.read_bytes() if log.exists() else b"")
+                case ["portForward", namespace, name] if (pod := self._pod(namespace, name)) is not None:
+                    writer.write(UPGRADED)
+                    await _forward(pod, reader, writer)
+                case ["containerLogs" | "portForward", *_]:
+                    _answer(writer, "404 Not Found", b"there is no such pod")
+                case _:
+                    _answer(writer, "501 Not Implemented", f"the box does not implement {url.path}".encode())
+            await writer.drain()
+        writer.close()
+
+    def _pod(self, namespace: str, name: str) -> PodRunner | None:
+        return next((pod for pod in self._kubelet.find(namespace, name) if pod.pod["metadata"]["name"] == name), None)
+
+
+def _answer(writer: asyncio.StreamWriter, status: str, body: bytes) -> None:
+    writer.write(f"HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+
+
+async def _forward(pod: PodRunner, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def connect(port: int) -> Connection:
+        host = pod.host
+        if host is None:
+            raise OSError("the pod has no network yet")
+        connection = await asyncio.to_thread(host.run, lambda: socket.create_connection(("127.0.0.1", port), 5))
+        connection.setblocking(False)
+        return await asyncio.open_connection(sock=connection)
+
+    async def send(data: bytes) -> None:
+        writer.write(data)
+        await writer.drain()
+
+    tunnel = Tunnel(connect, send)
+    try:
+        while data := await reader.read(1 << 16):
+            await tunnel.receive(data)
+    finally:
+        tunnel.close()

@@ -12,12 +12,15 @@ from tests.cluster.box.box import Box
 from tests.cluster.box.namespaces import in_namespaces
 from tests.cluster.box.programs import reason_to_skip
 from tests.cluster.steps.features import run_features
-from tests.cluster.steps.installations import run_kubectl
+from tests.cluster.steps.installations import run_helm, run_kubectl, run_operator, run_pilotctl
 from tests.cluster.steps.workload import run_workload
 
 STEPS: dict[str, Callable[[Box], AsyncIterator[str]]] = {
     "workload": run_workload,
     "kubectl": run_kubectl,
+    "pilotctl": run_pilotctl,
+    "helm": run_helm,
+    "operator": run_operator,
     "features": run_features,
 }
 RUN = "--run"

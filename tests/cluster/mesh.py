@@ -9,9 +9,10 @@ from typing import Any
 import yaml
 
 from tests.cluster.box.box import Box
-from tests.cluster.manifests import echo, namespace
+from tests.cluster.manifests import echo, namespace, objects
 
 SHOP = "shop"
+HOST = "shop.example.com"
 NAMES = ("front", "books", "reviews")
 
 
@@ -50,3 +51,36 @@ async def edit_mesh_config(box: Box, changes: Mapping[str, Any]) -> None:
     mesh = yaml.safe_load(current["data"]["mesh"]) | changes
     patch = json.dumps({"data": {"mesh": yaml.safe_dump(mesh)}})
     await box.kubectl("patch", "configmap/istio", "-nistio-system", "--patch", patch)
+
+
+def istio(group: str, kind: str, name: str, area: str, spec: object) -> dict[str, object]:
+    """Return an object of an API group of Istio."""
+    metadata = {"name": name, "namespace": area}
+    return {"apiVersion": f"{group}.istio.io/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+async def route_from_gateway(box: Box, area: str, tls: str = "") -> None:
+    """Route requests to the ingress gateway in a namespace to the front of the shop. `tls` is the name of a Secret."""
+    server: dict[str, Any] = {"hosts": ["*"], "port": {"number": 80, "name": "http", "protocol": "HTTP"}}
+    if tls:
+        port = {"number": 443, "name": "https", "protocol": "HTTPS"}
+        server = {"hosts": [HOST], "port": port, "tls": {"mode": "SIMPLE", "credentialName": tls}}
+    gateway = {"selector": {"istio": "ingressgateway"}, "servers": [server]}
+    route = {"route": [{"destination": {"host": f"front.{SHOP}.svc.cluster.local"}}]}
+    virtual_service = {"hosts": ["*"], "gateways": ["shop"], "http": [route]}
+    await box.apply(
+        objects(
+            istio("networking", "Gateway", "shop", area, gateway),
+            istio("networking", "VirtualService", "shop", area, virtual_service),
+        )
+    )
+
+
+async def call_gateway(box: Box, area: str, scheme: str = "http", *options: str) -> None:
+    """Call the ingress gateway at its load balancer's address until the front of the shop answers."""
+    (service,) = await box.objects("service", f"-n{area}", "--field-selector=metadata.name=istio-ingressgateway")
+    address = service["status"]["loadBalancer"]["ingress"][0]["ip"]
+    hosts = [word for port in (80, 443) for word in ("--resolve", f"{HOST}:{port}:{address}")]
+    words = ("curl", "-sS", "--fail", "--max-time", "5", *hosts, *options, f"{scheme}://{HOST}/home")
+    answer = json.loads(await box.until(lambda: box.command(*words), 20, "the gateway answers"))
+    assert answer["pod"].startswith("front-"), answer

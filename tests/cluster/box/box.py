@@ -9,7 +9,8 @@ import os
 import pathlib
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from tests.cluster.box.addresses import NODE, NODE_NAME
@@ -34,6 +35,7 @@ class Box:
     """A cluster with one node. Use it as a context manager, in namespaces of its own (`in_namespaces`)."""
 
     async def __aenter__(self) -> Box:
+        self._started = time.monotonic()
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="box-"))
         self.folder.chmod(0o755)
         subprocess.run(["mount", "-t", "tmpfs", "box", str(self.folder)], check=True)
@@ -53,6 +55,10 @@ class Box:
         await self.kubelet.start()
         return self
 
+    def age(self) -> float:
+        """Return the seconds since the start."""
+        return time.monotonic() - self._started
+
     async def __aexit__(self, *_: object) -> None:
         self._proxy.cancel()
         await asyncio.gather(self._proxy, return_exceptions=True)
@@ -62,14 +68,13 @@ class Box:
 
     async def command(self, *words: str, text: str = "", seconds: float = 300) -> str:
         """Return the output of a command on the node. Raise CommandFailed if it fails."""
-        environ = {
-            **os.environ,
-            "KUBECONFIG": str(self.kubernetes.kubeconfig),
-            "PATH": f"{BIN}:{os.environ['PATH']}:{os.environ.get(VARIABLE, '')}",
-            "HOME": str(self.folder),
-        }
         process = await asyncio.create_subprocess_exec(
-            *words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environ, cwd=REPOSITORY
+            *words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=self._environ(),
+            cwd=REPOSITORY,
         )
         async with asyncio.timeout(seconds):
             output, _ = await process.communicate(text.encode())
@@ -77,9 +82,20 @@ class Box:
             raise CommandFailed(f"{' '.join(words)}: exit code {process.returncode}\n{output.decode()[-3000:]}")
         return output.decode()
 
-    async def start_outside(self, *words: str, environ: Mapping[str, str]) -> None:
-        """Start a server on the node, outside of the cluster. It ends with the box."""
-        await asyncio.create_subprocess_exec(*words, env=environ)
+    def _environ(self) -> dict[str, str]:
+        path = f"{BIN}:{os.environ['PATH']}:{os.environ.get(VARIABLE, '')}"
+        return {**os.environ, "KUBECONFIG": str(self.kubernetes.kubeconfig), "PATH": path, "HOME": str(self.folder)}
+
+    @contextlib.asynccontextmanager
+    async def running(self, *words: str, environ: Mapping[str, str] = {}) -> AsyncIterator[None]:
+        """Run a command on the node in the background."""
+        variables = {**self._environ(), **environ}
+        process = await asyncio.create_subprocess_exec(*words, env=variables, stdout=subprocess.DEVNULL)
+        try:
+            yield
+        finally:
+            process.terminate()
+            await process.wait()
 
     async def kubectl(self, *words: str, text: str = "") -> str:
         return await self.command("kubectl", *words, text=text)

@@ -15,7 +15,9 @@ from tests.cluster.box.addresses import BALANCERS, NODE, PODS, SERVICES
 def prepare_node() -> None:
     """Give the node its address, and let it forward packets."""
     with IPRoute() as route:
-        index = route.link_lookup(ifname="lo")[0]
+        route.link("set", index=route.link_lookup(ifname="lo")[0], state="up")
+        route.link("add", ifname="node", kind="bridge")
+        index = route.link_lookup(ifname="node")[0]
         route.link("set", index=index, state="up")
         route.addr("add", index=index, address=NODE, prefixlen=32)
         for addresses in (SERVICES, BALANCERS):  # a route must exist before the rules translate the address

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -16,17 +15,22 @@ from tests.cluster.box.box import Box, CommandFailed
 from tests.cluster.box.images import REPOSITORY
 from tests.cluster.box.programs import VARIABLE
 from tests.cluster.manifests import echo, namespace, objects
-from tests.cluster.mesh import SHOP, call, call_until, deploy_shop, edit_mesh_config, log_of
+from tests.cluster.mesh import (
+    HOST,
+    SHOP,
+    call,
+    call_gateway,
+    call_until,
+    deploy_shop,
+    edit_mesh_config,
+    istio,
+    log_of,
+    route_from_gateway,
+)
 from tests.cluster.steps.installations import SYSTEM, install_with_kubectl
 
 PLAIN = "plain"
 OUTSIDE, OUTSIDE_PORT = "outside.example.com", 8099
-
-
-def istio(group: str, kind: str, name: str, area: str, spec: object) -> dict[str, object]:
-    """Return an object of an API group of Istio."""
-    metadata = {"name": name, "namespace": area}
-    return {"apiVersion": f"{group}.istio.io/v1", "kind": kind, "metadata": metadata, "spec": spec}
 
 
 async def run_features(box: Box) -> AsyncIterator[str]:
@@ -69,30 +73,10 @@ async def _strict(box: Box) -> str:
 
 
 async def _gateway(box: Box) -> str:
-    certificate, key = box.kubernetes.authority.issue("shop", ("shop.example.com",))
+    certificate, key = box.kubernetes.authority.issue("shop", (HOST,))
     await box.kubectl("create", "secret", "tls", "shop-cert", f"-n{SYSTEM}", f"--cert={certificate}", f"--key={key}")
-    tls = {"mode": "SIMPLE", "credentialName": "shop-cert"}
-    server = {"port": {"number": 443, "name": "https", "protocol": "HTTPS"}, "hosts": ["shop.example.com"], "tls": tls}
-    route = {
-        "match": [{"uri": {"prefix": "/"}}],
-        "route": [{"destination": {"host": f"front.{SHOP}.svc.cluster.local"}}],
-    }
-    await box.apply(
-        objects(
-            istio(
-                "networking", "Gateway", "shop", SYSTEM, {"selector": {"istio": "ingressgateway"}, "servers": [server]}
-            ),
-            istio(
-                "networking", "VirtualService", "shop", SYSTEM, {"hosts": ["*"], "gateways": ["shop"], "http": [route]}
-            ),
-        )
-    )
-    (service,) = await box.objects("service", f"-n{SYSTEM}", "--field-selector=metadata.name=istio-ingressgateway")
-    address = service["status"]["loadBalancer"]["ingress"][0]["ip"]
-    words = ("curl", "-sS", "--fail", "--cacert", str(box.kubernetes.authority.certificate))
-    target = ("--resolve", f"shop.example.com:443:{address}", "https://shop.example.com/home")
-    answer = json.loads(await box.until(lambda: box.command(*words, *target), 20, "the gateway answers"))
-    assert answer["pod"].startswith("front-"), answer
+    await route_from_gateway(box, SYSTEM, "shop-cert")
+    await call_gateway(box, SYSTEM, "https", "--cacert", str(box.kubernetes.authority.certificate))
     return "a gateway serves HTTPS at a load balancer's address, with the certificate of a Secret"
 
 
@@ -125,9 +109,13 @@ async def _tracing(box: Box) -> str:
 
 
 async def _outside(box: Box) -> str:
-    environ = {**os.environ, "PORT": str(OUTSIDE_PORT), "HOSTNAME": "outside"}
-    await box.start_outside(sys.executable, str(REPOSITORY / "tests/cluster/box/echo.py"), environ=environ)
+    server = str(REPOSITORY / "tests/cluster/box/echo.py")
     box.dns.outside[OUTSIDE] = NODE
+    async with box.running(sys.executable, server, environ={"PORT": str(OUTSIDE_PORT)}):
+        return await _reach_outside(box)
+
+
+async def _reach_outside(box: Box) -> str:
     url = f"http://{OUTSIDE}:{OUTSIDE_PORT}/"
     await call_until(box, "front", url)
     await edit_mesh_config(box, {"outboundTrafficPolicy": {"mode": "REGISTRY_ONLY"}})
@@ -148,13 +136,12 @@ async def _outside(box: Box) -> str:
 
 
 async def _http10(box: Box) -> str:
-    config = json.dumps({"proxyMetadata": {"ISTIO_META_HTTP10": "1"}})
-    await box.apply(echo(SHOP, "old", annotations={"proxy.istio.io/config": config}))
-    await box.wait_available(SHOP, "old")
-    refused = await box.run_in(SHOP, "front", "curl", "-sS", "--http1.0", "-w", "%{http_code}", "http://books/")
-    assert refused.endswith("426"), refused
-    await call_until(box, "old", "http://books/", "--http1.0")
-    return "HTTP/1.0 is accepted from a proxy whose annotation says so, and from no other"
+    with pytest.raises(CommandFailed):
+        await call(box, "front", "http://books/", "--http1.0")
+    await box.kubectl("set", "env", "deployment/istiod", f"-n{SYSTEM}", "PILOT_HTTP10=true")
+    await box.wait_available(SYSTEM, "istiod")
+    await call_until(box, "front", "http://books/", "--http1.0")
+    return "HTTP/1.0 is accepted once the environment of istiod says so"
 
 
 async def _prometheus(box: Box) -> str:
@@ -162,28 +149,31 @@ async def _prometheus(box: Box) -> str:
         seen = dict[str, str]()
         for pod in await box.objects("pods", "-A"):
             notes = pod["metadata"].get("annotations") or {}
-            if notes.get("prometheus.io/scrape") == "true":
+            if notes.get("prometheus.io/scrape") == "true" and "deletionTimestamp" not in pod["metadata"]:
                 url = f"http://{pod['status']['podIP']}:{notes['prometheus.io/port']}{notes.get('prometheus.io/path', '/metrics')}"
                 async with session.get(url) as response:
                     assert response.status == 200, url
                     seen[pod["metadata"]["name"]] = await response.text()
     for prefix, metric in (
         ("istiod", "pilot_xds"),
-        ("front", "istio_requests_total"),
-        ("istio-ingress", "istio_requests_total"),
+        ("front", "envoy_cluster"),
+        ("istio-ingress", "envoy_cluster"),
     ):
         assert metric in next(text for name, text in seen.items() if name.startswith(prefix)), (prefix, metric)
     return f"{len(seen)} pods are scraped at the addresses of their annotations"
 
 
 async def _pilotctl(box: Box) -> str:
-    status = await box.command("pilotctl", "proxy-status")
-    assert "front-" in status, status
-    version = await box.command("pilotctl", "version")
-    front = box.kubelet.find(SHOP, "front")[0].pod["metadata"]["name"]
-    clusters = await box.command("pilotctl", "proxy-config", "clusters", f"{front}.{SHOP}")
-    assert "books.shop.svc.cluster.local" in clusters, clusters
-    return f"pilotctl over port-forward: {version.splitlines()[0]}, proxy-status, proxy-config"
+    async with box.running("kubectl", "port-forward", f"-n{SYSTEM}", "deployment/istiod", "15014"):
+
+        async def lists_front() -> bool:
+            return "front-" in await box.command("pilotctl", "proxy-status")
+
+        await box.until(lists_front, 20, "pilotctl lists the proxies")
+        front = box.kubelet.find(SHOP, "front")[0].pod["metadata"]["name"]
+        clusters = await box.command("pilotctl", "proxy-config", "clusters", f"{front}.{SHOP}")
+        assert "books.shop.svc.cluster.local" in clusters, clusters
+    return "pilotctl over port-forward: proxy-status, proxy-config"
 
 
 async def _istioctl(box: Box) -> str:

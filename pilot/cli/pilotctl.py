@@ -9,9 +9,10 @@ from collections.abc import Sequence
 import click
 from click.shell_completion import add_completion_class
 
-from pilot.cli.ctl.client import DEFAULT_ADDRESS, DEFAULT_PORT
+from pilot.cli.ctl.client import DEFAULT_PORT
 from pilot.cli.ctl.command import LazyGroup, Section
 from pilot.cli.ctl.completions import QuotingBashComplete
+from pilot.cli.ctl.connection import with_addresses
 from pilot.lib.build_info import build_info
 
 _COMMANDS = "pilot.cli.ctl.commands"
@@ -116,20 +117,14 @@ INTERRUPTED = 130
         "max_content_width": 120,
     },
 )
-@click.option(
-    "--address",
-    default=DEFAULT_ADDRESS,
-    show_default=True,
-    metavar="URL",
-    help="monitoring address of the control plane",
-)
+@with_addresses
 @click.option(
     "--kubeclient-timeout",
     metavar="DURATION",
     help="timeout of connections and responses of API servers, such as 1m (default: 10s and 30s)",
 )
 @click.version_option(build_info().version, prog_name="pilotctl", message="%(prog)s %(version)s")
-def pilotctl(address: str, kubeclient_timeout: str | None) -> None:
+def pilotctl(kubeclient_timeout: str | None) -> None:
     """Inspect a running control plane, check configuration and manage installations.
 
     Options can also be set by environment variables: PILOTCTL_ADDRESS for --address, PILOTCTL_PROBLEMS_NAMESPACE for

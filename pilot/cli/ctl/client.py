@@ -38,10 +38,10 @@ class AmbiguousProxyError(CommandError):
 class PageClient:
     """Client for the debug pages of one control plane. `address` has any form that `parse_address` accepts.
 
-    A request that takes more than `seconds` fails.
+    A request that takes more than `seconds` fails. `name` is that of the replica for users, by default the address.
     """
 
-    def __init__(self, address: str, seconds: float = _TIMEOUT) -> None:
+    def __init__(self, address: str, seconds: float = _TIMEOUT, name: str = "") -> None:
         self._seconds = seconds
         try:
             self.address = parse_address(address, DEFAULT_PORT)
@@ -51,6 +51,7 @@ class PageClient:
         if debug:
             message = f"invalid address {address!r}: it must not contain the path of a page; use {origin}"
             raise click.BadParameter(message, param_hint="'--address'")
+        self.name = name or self.address
 
     def get(self, page: str, **query: str) -> Any:
         """Return the parsed JSON of a page below /debug."""

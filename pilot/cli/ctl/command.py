@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from pilot.cli.ctl.client import PageClient
+from pilot.cli.ctl.connection import connect, with_addresses
+from pilot.cli.ctl.control_plane import exit_status, report_missing
 from pilot.cli.ctl.output import FORMATS, CommandResult, show
 from pilot.lib.suggestion import did_you_mean
 
@@ -72,7 +73,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         with self._option_hints():
-            return super().invoke(ctx)
+            return super().invoke(ctx) or exit_status(ctx)
 
     @contextlib.contextmanager
     def _option_hints(self) -> Iterator[None]:
@@ -102,21 +103,21 @@ class LazyGroup(click.Group):
 
 
 def with_client(function: Function) -> Function:
-    """Add the option --address to a command, and pass it a PageClient as the first argument.
+    """Add the option --address to a command, and pass it a ControlPlane as the first argument.
 
-    The option overrides --address of the top-level group.
+    The option overrides --address of the top-level group. Replicas that do not answer are named at the end.
     """
 
-    @click.option(
-        "--address", metavar="URL", help="monitoring address of the control plane; overrides the global --address"
-    )
+    @with_addresses
     @functools.wraps(function)
-    def command(address: str | None, **more: Any) -> Any:
+    def command(**more: Any) -> Any:
         if more.get("proxy") == "":  # for example, because a variable of the shell is not set
             raise click.BadParameter("it is empty; use POD.NAMESPACE or part of it", param_hint="'PROXY'")
-        if address is None:
-            address = click.get_current_context().find_root().params["address"]
-        return function(PageClient(address), **more)
+        control_plane = connect(click.get_current_context())
+        try:
+            return function(control_plane, **more)
+        finally:
+            report_missing(control_plane)
 
     return command  # type: ignore[return-value]
 

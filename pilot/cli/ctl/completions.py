@@ -13,7 +13,8 @@ from typing import Any
 import click
 from click.shell_completion import BashComplete, CompletionItem
 
-from pilot.cli.ctl.client import DEFAULT_ADDRESS, CommandError, PageClient
+from pilot.cli.ctl.client import CommandError
+from pilot.cli.ctl.connection import connect
 
 _SPECIAL = re.compile(r"[^\w@%+=:,./~-]")
 SECONDS = 0.5
@@ -58,7 +59,6 @@ def _matching(names: Iterable[str], incomplete: str) -> list[str]:
 
 
 def _read(ctx: click.Context, page: str, **query: str) -> Any:
-    address = ctx.params.get("address") or ctx.find_root().params.get("address") or DEFAULT_ADDRESS
     with contextlib.suppress(CommandError, click.UsageError):
-        return PageClient(address, SECONDS).get(page, **query)
+        return connect(ctx, seconds=SECONDS).get(page, **query)
     return None

@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
-from pilot.cli.ctl.client import CommandError, PageClient
+from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.completions import complete_namespaces, complete_proxies
+from pilot.cli.ctl.control_plane import ControlPlane
 from pilot.cli.ctl.output import CommandResult, TextTable
 from pilot.cli.ctl.request_texts import CLAIM, HEADER, HOST, METHOD, NAMESPACE, PATH, PRINCIPAL, SERVER_NAME
 
@@ -74,7 +75,7 @@ def authz() -> None:
 @click.option("--tcp", is_flag=True, default=None, help="evaluate a TCP connection instead of an HTTP request")
 @with_output
 @with_client
-def check(client: PageClient, proxy: str, proxy_namespace: str, **attributes: Any) -> CommandResult:
+def check(client: ControlPlane, proxy: str, proxy_namespace: str, **attributes: Any) -> CommandResult:
     """List the AuthorizationPolicies of a workload. If options describe a request, evaluate it and report the deciding
     policy.
 

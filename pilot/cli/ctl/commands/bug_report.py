@@ -14,9 +14,10 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from pilot.cli.ctl.client import CommandError, PageClient
+from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, with_cluster
 from pilot.cli.ctl.command import with_client
+from pilot.cli.ctl.control_plane import ControlPlane
 from pilot.cli.ctl.envoy import request_admin
 from pilot.kube.object_client import ObjectClient, ResourceKey, VersionedKind
 from pilot.lib.build_info import build_info
@@ -83,7 +84,7 @@ class Item(NamedTuple):
 @with_client
 @with_cluster
 def bug_report(
-    client: PageClient,
+    client: ControlPlane,
     cluster: Cluster,
     output: str | None,
     proxies: Sequence[str],
@@ -124,14 +125,17 @@ def bug_report(
         click.echo(f"  missing: {fault}", err=True)
 
 
-def _items(client: PageClient, proxies: Sequence[str], envoys: Sequence[str]) -> Iterator[Item]:
+def _items(client: ControlPlane, proxies: Sequence[str], envoys: Sequence[str]) -> Iterator[Item]:
     yield Item("pilotctl-version.txt", lambda: str(build_info()))
-    yield Item("version.txt", lambda: client.text("version"))
-    yield Item("metrics.txt", lambda: client.text("metrics"))
-    for page in client.get("list"):
-        name = page.partition("?")[0]
-        if name == page and name not in _SKIPPED_PAGES:
-            yield Item(f"debug/{name}.json", functools.partial(client.text, f"debug/{name}"))
+    pages = client.get("list")
+    for replica in client.replicas:
+        folder = f"replicas/{_file_name(replica.name)}/" if len(client.replicas) > 1 else ""
+        yield Item(f"{folder}version.txt", functools.partial(replica.text, "version"))
+        yield Item(f"{folder}metrics.txt", functools.partial(replica.text, "metrics"))
+        for page in pages:
+            name = page.partition("?")[0]
+            if name == page and name not in _SKIPPED_PAGES:
+                yield Item(f"{folder}debug/{name}.json", functools.partial(replica.text, f"debug/{name}"))
     for proxy in proxies:
         for page in _PROXY_PAGES:
             fetch = functools.partial(client.text, f"debug/{page}", proxyID=proxy)
@@ -176,7 +180,7 @@ def _fail(error: CommandError) -> str:
     raise error
 
 
-def _connected(client: PageClient) -> list[str]:
+def _connected(client: ControlPlane) -> list[str]:
     return sorted(status["proxy"] for status in client.get("syncz"))[:PROXIES]
 
 

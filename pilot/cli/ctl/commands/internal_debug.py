@@ -7,15 +7,18 @@ import urllib.parse
 import click
 from click.shell_completion import CompletionItem
 
-from pilot.cli.ctl.client import CommandError, PageClient
+from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.command import with_client
-from pilot.cli.ctl.output import write
+from pilot.cli.ctl.completions import SECONDS
+from pilot.cli.ctl.connection import connect
+from pilot.cli.ctl.control_plane import ControlPlane
+from pilot.cli.ctl.output import as_json, write
 
 
 def _pages(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the page names for shell completion."""
     try:
-        names = PageClient(ctx.find_root().params["address"]).get("list")
+        names = connect(ctx, seconds=SECONDS).get("list")
     except CommandError:
         return []
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
@@ -24,10 +27,17 @@ def _pages(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Comp
 @click.command()
 @click.argument("page", required=False, shell_complete=_pages)
 @with_client
-def internal_debug(client: PageClient, page: str | None) -> None:
-    """Print a debug page, such as "syncz" or "config_dump?proxyID=web". Without PAGE, list the pages."""
+def internal_debug(client: ControlPlane, page: str | None) -> None:
+    """Print a debug page, such as "syncz" or "config_dump?proxyID=web". Without PAGE, list the pages.
+
+    With several replicas, the output is an object with the page of each replica, unless the page is about a proxy.
+    """
     if page is None:
         write("\n".join(client.get("list")))
         return
-    path, _, query = page.removeprefix("/").removeprefix("debug/").partition("?")
-    write(client.text(f"debug/{path}", **dict(urllib.parse.parse_qsl(query, keep_blank_values=True))).rstrip("\n"))
+    path, _, text = page.removeprefix("/").removeprefix("debug/").partition("?")
+    query = dict(urllib.parse.parse_qsl(text, keep_blank_values=True))
+    if len(client.replicas) == 1 or query.get("proxyID"):
+        write(client.text(f"debug/{path}", **query).rstrip("\n"))
+        return
+    write(as_json({answer.replica.name: answer.value for answer in client.each(path, **query)}))

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 import click
 
-from pilot.cli.ctl.client import CommandError, PageClient
+from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.completions import complete_namespaces, complete_proxies, complete_resources
+from pilot.cli.ctl.control_plane import ControlPlane
 from pilot.cli.ctl.envoy import set_levels
 from pilot.cli.ctl.envoy_admin import open_admin
 from pilot.cli.ctl.output import CommandResult, TextTable
@@ -145,7 +146,6 @@ def _with_filters(names: Collection[str]) -> Callable[[Function], Function]:
         def command(**more: Any) -> Any:
             values = {name: more.pop("ip" if name == "address" else name) or _NO_FILTER[name] for name in names}
             if "address" in names:
-                more["address"] = None
                 _check_ip(values["address"])
             return function(filters=Filters(**values), **more)
 
@@ -217,7 +217,7 @@ def bootstrap(target: ProxyTarget) -> CommandResult:
 @click.option("-r", "--reset", is_flag=True, help="set the level of all loggers to warning")
 @with_client
 def log(
-    client: PageClient, proxy: str | None, namespace: str, envoy: str | None, levels: tuple[str, ...], reset: bool
+    client: ControlPlane, proxy: str | None, namespace: str, envoy: str | None, levels: tuple[str, ...], reset: bool
 ) -> None:
     new_levels = dict(_level(part) for text in levels for part in text.split(","))
     if reset and new_levels:

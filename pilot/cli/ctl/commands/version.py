@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from pilot.cli.ctl.client import CommandError, PageClient
+from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.command import with_client, with_output
+from pilot.cli.ctl.control_plane import ControlPlane
 from pilot.cli.ctl.output import CommandResult
 from pilot.lib.build_info import build_info
 
@@ -18,13 +19,16 @@ from pilot.lib.build_info import build_info
 @click.option("--remote/--no-remote", default=True, help="also query the control plane (default)")
 @with_output
 @with_client
-def version(client: PageClient, remote: bool) -> CommandResult:
+def version(client: ControlPlane, remote: bool) -> CommandResult:
     """Show the versions of pilotctl, the control plane and its connected proxies."""
     versions: dict[str, Any] = {"clientVersion": {"version": build_info().version}}
     fault = ""
     if remote:
         try:
-            versions["meshVersion"] = [{"Component": "pilot", "Info": {"version": client.text("version").strip()}}]
+            versions["meshVersion"] = [
+                {"Component": "pilot", "Info": {"version": answer.value.strip()}}
+                for answer in client.ask(lambda replica: replica.text("version"))
+            ]
             versions["dataPlaneVersion"] = [
                 {"ID": p["proxy"], "IstioVersion": p.get("istio_version", ""), "Type": p.get("proxy_type", "")}
                 for p in client.get("syncz")
@@ -36,8 +40,8 @@ def version(client: PageClient, remote: bool) -> CommandResult:
 
 def _parts(versions: dict[str, Any], fault: str) -> Iterator[str]:
     yield f"client version: {versions['clientVersion']['version']}"
-    for server in versions.get("meshVersion", ()):
-        yield f"control plane version: {server['Info']['version']}"
+    for server in dict.fromkeys(server["Info"]["version"] for server in versions.get("meshVersion", ())):
+        yield f"control plane version: {server}"
     proxies = Counter(proxy["IstioVersion"] or "unknown" for proxy in versions.get("dataPlaneVersion", ()))
     if proxies:
         yield "data plane version: " + ", ".join(

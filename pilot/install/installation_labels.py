@@ -17,6 +17,8 @@ OWNER_NAMESPACE = f"{OWNER}-namespace"
 NOT_PRUNED = f"{OWNER}-not-pruned"
 REVISION = "istio.io/rev"
 TAG = "istio.io/tag"
+ROOTS = "istio.io/config=true"
+"""Selects the ConfigMaps with roots that a control plane writes into all namespaces."""
 DEFAULT = "default"
 UNKNOWN = "unknown"
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)

@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 from pilot.install.diagnosis import POD
 from pilot.install.injectors import is_injector, revision_of, tag_of
-from pilot.install.installation_labels import COMPONENT, REVISION, TAG, OperatorOwner
+from pilot.install.installation_labels import COMPONENT, REVISION, ROOTS, TAG, OperatorOwner
 from pilot.install.prune import DEFINITION, list_installed
-from pilot.kube.object_client import ObjectClient, ResourceKey, resource_key
+from pilot.kube.object_client import ObjectClient, ResourceKey, VersionedKind, resource_key
 
 Plain = dict[str, Any]
 _BASE = "Base"
+_CONFIG_MAP = VersionedKind("v1", "ConfigMap")
 
 
 class Uninstallation(NamedTuple):
@@ -59,7 +60,7 @@ async def uninstallation_of_owner(
 
 
 async def uninstallation_of_everything(objects: ObjectClient) -> Uninstallation:
-    """Return the uninstallation of all revisions and of the CustomResourceDefinitions."""
+    """Return the uninstallation of all revisions, the CustomResourceDefinitions, and the roots in all namespaces."""
     installed = await list_installed(objects, COMPONENT, kinds=(DEFINITION,))
     definitions = [plain for plain in installed if plain["kind"] == DEFINITION.name]
     warnings = ["all revisions will be uninstalled"]
@@ -67,7 +68,9 @@ async def uninstallation_of_everything(objects: ObjectClient) -> Uninstallation:
         warnings.append(
             f"{len(definitions)} CustomResourceDefinitions will be deleted, with all configuration of these kinds"
         )
-    return Uninstallation(tuple(installed), (*warnings, *_gateway_warnings(installed)))
+    warnings += _gateway_warnings(installed)
+    installed += await objects.list(_CONFIG_MAP, ROOTS)  # last, or the control plane writes them again
+    return Uninstallation(tuple(installed), tuple(warnings))
 
 
 async def delete_objects(objects: ObjectClient, uninstallation: Uninstallation) -> list[ResourceKey]:

@@ -11,8 +11,10 @@ from collections.abc import AsyncIterator, Callable
 from tests.cluster.box.box import Box
 from tests.cluster.box.namespaces import in_namespaces
 from tests.cluster.box.programs import reason_to_skip
+from tests.cluster.steps.faults import run_faults
 from tests.cluster.steps.features import run_features
 from tests.cluster.steps.installations import run_helm, run_kubectl, run_operator, run_pilotctl
+from tests.cluster.steps.upgrades import run_in_place, run_revisions
 from tests.cluster.steps.workload import run_workload
 
 STEPS: dict[str, Callable[[Box], AsyncIterator[str]]] = {
@@ -22,6 +24,9 @@ STEPS: dict[str, Callable[[Box], AsyncIterator[str]]] = {
     "helm": run_helm,
     "operator": run_operator,
     "features": run_features,
+    "revisions": run_revisions,
+    "in-place": run_in_place,
+    "faults": run_faults,
 }
 RUN = "--run"
 

@@ -16,11 +16,11 @@ HOST = "shop.example.com"
 NAMES = ("front", "books", "reviews")
 
 
-async def deploy_shop(box: Box, labels: Mapping[str, str] = {"istio-injection": "enabled"}) -> None:
+async def deploy_shop(box: Box, labels: Mapping[str, str] = {"istio-injection": "enabled"}, replicas: int = 1) -> None:
     """Deploy three services into a namespace whose pods are injected."""
     await box.apply(namespace(SHOP, labels))
     for name in NAMES:
-        await box.apply(echo(SHOP, name))
+        await box.apply(echo(SHOP, name, replicas if name != "front" else 1, {"LINGER": "3"}))
     await box.wait_available(SHOP, *NAMES)
 
 
@@ -84,3 +84,20 @@ async def call_gateway(box: Box, area: str, scheme: str = "http", *options: str)
     words = ("curl", "-sS", "--fail", "--max-time", "5", *hosts, *options, f"{scheme}://{HOST}/home")
     answer = json.loads(await box.until(lambda: box.command(*words), 20, "the gateway answers"))
     assert answer["pod"].startswith("front-"), answer
+
+
+async def is_current(box: Box, source: str, service: str, seconds: float = 30) -> None:
+    """Wait until the proxy of a pod has a change that is made now: a header of the responses of a service."""
+    mark = f"{box.age():.0f}"
+    headers = {"response": {"set": {"x-mark": mark}}}
+    route = {"route": [{"destination": {"host": service}, "headers": headers}]}
+    await box.apply(
+        objects(istio("networking", "VirtualService", f"mark-{service}", SHOP, {"hosts": [service], "http": [route]}))
+    )
+
+    async def is_marked() -> bool:
+        return f"x-mark: {mark}" in await box.run_in(
+            SHOP, source, "curl", "-sSi", "--max-time", "5", f"http://{service}/"
+        )
+
+    await box.until(is_marked, seconds, f"{source} has the newest configuration of {service}")

@@ -109,6 +109,11 @@ class Container:
         self.state, self.ready, self.started = {"terminated": ended}, False, False
         return code
 
+    def signal(self, number: int) -> None:
+        """Send a signal to the process, if it runs."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(number)
+
     async def stop(self, grace: float) -> None:
         """End the process with SIGTERM, and with SIGKILL after some seconds."""
         if self._process is None or self._process.returncode is not None:

@@ -47,11 +47,15 @@ class Kubernetes:
         }[name]()
         self.processes[name] = Process([find(name), *arguments], self.folder / f"{name}.log")
 
+    def stop_one(self, name: str) -> None:
+        """Stop one process at once."""
+        self.processes[name].child.kill()
+        self.processes[name].child.wait()
+
     def stop(self) -> None:
         """Stop all processes."""
-        for process in reversed(self.processes.values()):
-            process.child.kill()
-            process.child.wait()
+        for name in reversed(self.processes):
+            self.stop_one(name)
 
     def _etcd(self) -> list[str]:
         return [

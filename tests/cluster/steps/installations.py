@@ -31,7 +31,8 @@ async def run_kubectl(box: Box) -> AsyncIterator[str]:
     before = await names_of_objects(box)
     await install_with_kubectl(box)
     yield await _use(box, SYSTEM)
-    yield await _remove(box, before, "kubectl", "delete", "-f", "deploy/manifests/", "--ignore-not-found")
+    await box.kubectl("delete", "-f", "deploy/manifests/", "--ignore-not-found")
+    yield await _remove(box, before, "kubectl", "delete", "configmap", "-A", "-l", "istio.io/config=true")
 
 
 async def run_pilotctl(box: Box) -> AsyncIterator[str]:
@@ -58,7 +59,8 @@ async def run_helm(box: Box) -> AsyncIterator[str]:
     yield await _is_logged(box)
     await box.command("helm", "uninstall", GATEWAY, "-nistio-ingress")
     await box.command("helm", "uninstall", "istiod", f"-n{SYSTEM}")
-    yield await _remove(box, before, "helm", "uninstall", "istio-base", f"-n{SYSTEM}")
+    await box.command("helm", "uninstall", "istio-base", f"-n{SYSTEM}")
+    yield await _remove(box, before, "pilotctl", "uninstall", "--purge", "-y")
 
 
 async def run_operator(box: Box) -> AsyncIterator[str]:
@@ -94,7 +96,9 @@ async def run_operator(box: Box) -> AsyncIterator[str]:
     yield await _is_logged(box)
     await box.kubectl("delete", "istiooperator/mesh", f"-n{SYSTEM}", "--timeout=90s")
     await box.kubectl("delete", "namespace/team-a")
-    yield await _remove(box, before, "pilotctl", "operator", "remove", "-y", "--purge")
+    await box.command("pilotctl", "operator", "remove", "-y", "--purge")
+    await box.kubectl("delete", "crd/istiooperators.install.istio.io")
+    yield await _remove(box, before, "pilotctl", "uninstall", "--purge", "-y")
 
 
 async def _use(box: Box, area: str) -> str:
@@ -122,17 +126,13 @@ async def _remove(box: Box, before: set[str], *words: str) -> str:
     await box.command(*words)
     for area in (SYSTEM, "istio-ingress", "istio-operator"):
         await box.kubectl("delete", "namespace", area, "--ignore-not-found")
-    left: set[str] = set()
 
-    async def is_empty() -> bool:
-        left.clear()
-        left.update(await names_of_objects(box) - before)
-        return not left
+    async def is_clean() -> bool:
+        left = await names_of_objects(box) - before
+        assert not left, f"left after `{' '.join(words)}`: {', '.join(sorted(left))}"
+        return True
 
-    try:
-        await box.until(is_empty, 60, "nothing is left")
-    except AssertionError as error:
-        raise AssertionError(f"left after `{' '.join(words)}`: {', '.join(sorted(left))}") from error
+    await box.until(is_clean, 40, "nothing is left")
     return f"nothing is left after `{' '.join(words)}`"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from pilot.controllers.root_certificates import LABELS
 from pilot.install.diagnosis import POD
 from pilot.install.injectors import is_injector
 from pilot.install.installation_labels import COMPONENT, OWNER, REVISION, TAG, OperatorOwner
@@ -117,6 +118,15 @@ async def test_uninstallation_of_everything() -> None:
         "gateways will be deleted: Deployment edge/ingress",
     )
     assert (await uninstallation_of_everything(LabelledCluster())).warnings == ("all revisions will be uninstalled",)  # type: ignore[arg-type]
+
+
+async def test_roots_in_all_namespaces_are_uninstalled_last() -> None:
+    roots = make_object(CONFIG_MAP, "istio-ca-root-cert", "shop")
+    roots["metadata"]["labels"] = dict(LABELS)
+    own = make_object(CONFIG_MAP, "settings", "shop")
+    uninstallation = await uninstallation_of_everything(LabelledCluster(roots, own, *OBJECTS))  # type: ignore[arg-type]
+    assert names(uninstallation.objects)[-2:] == ["gateways", "istio-ca-root-cert"]
+    assert "settings" not in names(uninstallation.objects)
 
 
 async def test_already_deleted_objects_are_not_counted() -> None:

@@ -22,14 +22,13 @@ from pilot.config.validation.key_material import find_authority_flaw
 from pilot.config.validation.label_selector import validate_label_selector
 from pilot.config.validation.traffic.load_balancer import validate_locality, validate_zone_aware
 from pilot.config.validation.traffic.retry import validate_retry
-from pilot.config.validation.traffic.tls import validate_client_tls
+from pilot.config.validation.traffic.tls import CURVES, TLS_1_3_SUITES, is_cipher_suite, validate_client_tls
 from pilot.config.validation.traffic.traffic_policy import validate_connection_pool, validate_outlier_detection
 from pilot.config.validation.without_effect import find_without_effect
 from pilot.lib.addresses import is_ip
 
 _HOUR = 3_600_000_000_000
 _SECOND = 1_000_000_000
-_CURVES = frozenset({"P-224", "P-256", "P-521", "P-384", "X25519", "X25519Kyber768Draft00", "X25519MLKEM768"})
 _MIN_WINDOW = 65535
 _HOST_IP = "$(HOST_IP)"
 
@@ -75,8 +74,9 @@ def validate_mesh_config(mesh: MeshConfig) -> Problems:
         yield from below(f"caCertificates[{index}]", _check_authority(authority))
     if mesh.mesh_mTLS is not None and mesh.mesh_mTLS.ecdh_curves:
         yield error("not-supported", "meshMTLS.ecdhCurves", "set the curves in tlsDefaults instead")
-    if mesh.tls_defaults is not None:
-        yield from below("tlsDefaults", _check_curves(mesh.tls_defaults))
+    for field, tls in (("meshMTLS", mesh.mesh_mTLS), ("tlsDefaults", mesh.tls_defaults)):
+        if tls is not None:
+            yield from below(field, _check_tls_names(tls))
     if (policy := mesh.default_traffic_policy) is not None:
         if policy.connection_pool is not None:
             yield from below("defaultTrafficPolicy.connectionPool", validate_connection_pool(policy.connection_pool))
@@ -117,10 +117,24 @@ def _check_trust_domain(path: str, domain: str) -> rules.Findings:
     return (error("bad-trust-domain", path, f"{domain!r} is not a valid trust domain"),)
 
 
-def _check_curves(tls: TLSConfig) -> Problems:
+def _check_tls_names(tls: TLSConfig) -> Problems:
+    """Yield warnings for curves and cipher suites that Envoy rejects, and that are therefore not sent to it."""
     for index, curve in enumerate(tls.ecdh_curves):
-        if curve not in _CURVES:
-            yield warning("bad-curve", f"ecdhCurves[{index}]", f"unknown curve {curve!r}")
+        if curve not in CURVES:
+            yield warning(
+                "bad-curve", f"ecdhCurves[{index}]", f"unknown curve {curve!r} is ignored; Envoy does not support it"
+            )
+    for index, name in enumerate(tls.cipher_suites):
+        if name.startswith(TLS_1_3_SUITES):
+            yield warning(
+                "bad-cipher-suite",
+                f"cipherSuites[{index}]",
+                f"{name!r} is ignored; Envoy offers all cipher suites of TLS 1.3, and rejects their names",
+            )
+        elif not is_cipher_suite(name):
+            yield warning("bad-cipher-suite", f"cipherSuites[{index}]", f"unknown cipher suite {name!r} is ignored")
+    if tls.cipher_suites and not any(is_cipher_suite(name) for name in tls.cipher_suites):
+        yield warning("bad-cipher-suite", "cipherSuites", "no cipher suite is left for TLS 1.2; TLS 1.3 is required")
 
 
 def validate_proxy_config(proxy: ProxyConfig) -> Problems:

@@ -13,10 +13,17 @@ from google.protobuf import wrappers_pb2
 
 from pilot.config.mesh.mesh_config import TLSConfig
 from pilot.config.networking.gateway import ServerTLSSettings
+from pilot.config.validation.traffic.tls import CIPHER_SUITES, CURVES
 from pilot.envoy import names
 from pilot.envoy.transport_socket.certificate_validation import build_combined, build_validation
 from pilot.envoy.transport_socket.sds import SdsProvider, build_credential_secret, build_file_secret
 from pilot.envoy.transport_socket.tls_compliance import apply_compliance
+from pilot.envoy.transport_socket.tls_defaults import (
+    minimum_tls_version,
+    requires_tls_1_3,
+    supported_ciphers,
+    supported_curves,
+)
 from pilot.mesh.model.facets import SecretServersFacet, TlsFilesFacet
 
 HTTP_ALPN = ("h2", "http/1.1")
@@ -29,21 +36,6 @@ MESH_CIPHERS = (
     "ECDHE-RSA-AES128-GCM-SHA256",
     "AES256-GCM-SHA384",
     "AES128-GCM-SHA256",
-)
-# Ciphers that Envoy's BoringSSL supports. Envoy rejects listeners with other ciphers.
-CIPHERS = frozenset(
-    {
-        *MESH_CIPHERS,
-        "ECDHE-ECDSA-CHACHA20-POLY1305",
-        "ECDHE-RSA-CHACHA20-POLY1305",
-        "ECDHE-ECDSA-AES128-SHA",
-        "ECDHE-RSA-AES128-SHA",
-        "ECDHE-ECDSA-AES256-SHA",
-        "ECDHE-RSA-AES256-SHA",
-        "AES128-SHA",
-        "AES256-SHA",
-        "DES-CBC3-SHA",
-    }
 )
 _PROTOCOLS = {
     "TLS_AUTO": common_pb2.TlsParameters.TLS_AUTO,
@@ -76,7 +68,7 @@ def build_inbound_context(
     """
     common = tls_pb2.CommonTlsContext(alpn_protocols=alpn)
     parameters = common.tls_params
-    parameters.cipher_suites.extend((mesh_mtls and mesh_mtls.cipher_suites) or MESH_CIPHERS)
+    parameters.cipher_suites.extend(supported_ciphers(mesh_mtls) or MESH_CIPHERS)
     parameters.tls_minimum_protocol_version = minimum_tls_version(mesh_mtls)
     parameters.tls_maximum_protocol_version = common_pb2.TlsParameters.TLSv1_3
     files = certificates.files
@@ -87,15 +79,6 @@ def build_inbound_context(
     apply_compliance(common, compliance)
     return tls_pb2.DownstreamTlsContext(
         common_tls_context=common, require_client_certificate=wrappers_pb2.BoolValue(value=True)
-    )
-
-
-def minimum_tls_version(config: TLSConfig | None) -> common_pb2.TlsParameters.TlsProtocol:
-    """Return the minimum TLS version in a section of the mesh config. It is 1.2 unless the section requires 1.3."""
-    return (
-        common_pb2.TlsParameters.TLSv1_3
-        if config and config.min_protocol_version == "TLSV1_3"
-        else common_pb2.TlsParameters.TLSv1_2
     )
 
 
@@ -193,17 +176,18 @@ def _add_credentials(
 
 def _set_parameters(common: tls_pb2.CommonTlsContext, settings: ServerTLSSettings, defaults: TLSConfig | None) -> None:
     """Set the TLS versions, ciphers and curves. The server's settings take precedence over the mesh's."""
-    ciphers = tuple(dict.fromkeys(c for c in settings.cipher_suites if c in CIPHERS)) or (
-        defaults.cipher_suites if defaults else ()
-    )
-    curves = settings.ecdh_curves or (defaults.ecdh_curves if defaults else ())
+    own_ciphers = tuple(dict.fromkeys(c for c in settings.cipher_suites if c in CIPHER_SUITES))
+    ciphers = own_ciphers or supported_ciphers(defaults)
+    curves = [c for c in settings.ecdh_curves if c in CURVES] or supported_curves(defaults)
     if ciphers:
         common.tls_params.cipher_suites.extend(ciphers)
     if curves:
         common.tls_params.ecdh_curves.extend(curves)
     if settings.min_protocol_version != "TLS_AUTO":
         common.tls_params.tls_minimum_protocol_version = _PROTOCOLS[settings.min_protocol_version]
-    elif defaults is not None and defaults.min_protocol_version != "TLS_AUTO":
+    elif defaults is not None and (
+        defaults.min_protocol_version != "TLS_AUTO" or (requires_tls_1_3(defaults) and not own_ciphers)
+    ):
         common.tls_params.tls_minimum_protocol_version = minimum_tls_version(defaults)
     if settings.max_protocol_version != "TLS_AUTO":
         common.tls_params.tls_maximum_protocol_version = _PROTOCOLS[settings.max_protocol_version]

@@ -22,6 +22,7 @@ from pilot.envoy.transport_socket.sds import (
     build_file_secret,
 )
 from pilot.envoy.transport_socket.tls_compliance import apply_compliance
+from pilot.envoy.transport_socket.tls_defaults import supported_ciphers, supported_curves
 from pilot.mesh.model.facets import SecretServersFacet
 
 SYSTEM_ROOTS = "system"  # the operating system's trusted roots
@@ -99,8 +100,10 @@ def build_upstream_context(
             )
         _verify_by_file(common, settings, tls.alt_names, servers)
     if defaults is not None:
-        common.tls_params.ecdh_curves.extend(defaults.ecdh_curves)
-        common.tls_params.cipher_suites.extend(defaults.cipher_suites)
+        common.tls_params.ecdh_curves.extend(supported_curves(defaults))
+        common.tls_params.cipher_suites.extend(supported_ciphers(defaults))
+        if defaults.cipher_suites and not supported_ciphers(defaults):
+            common.tls_params.tls_minimum_protocol_version = common_pb2.TlsParameters.TLSv1_3
     if tls.http2:
         common.alpn_protocols.append("h2")
     apply_compliance(common, compliance)

@@ -30,6 +30,10 @@ CIPHER_SUITES = frozenset(
         "DES-CBC3-SHA",
     }
 )
+CURVES = frozenset({"P-256", "P-384", "P-521", "X25519", "X25519MLKEM768"})
+"""Curves that Envoy supports."""
+TLS_1_3_SUITES = "TLS_"
+"""Prefix of the cipher suites of TLS 1.3. Envoy always offers all of them, and rejects their names."""
 CONFIG_MAP = "configmap://"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from envoy.extensions.transport_sockets.tls.v3 import common_pb2
 from google.protobuf import json_format
 
 from pilot.config.mesh.mesh_config import TLSConfig
@@ -227,3 +228,20 @@ def test_mesh_secrets_have_an_initial_fetch_timeout() -> None:
     for name in ("default", "ROOTCA"):
         assert build_file_secret("", default=name).sds_config.HasField("initial_fetch_timeout")
     assert not build_file_secret("file-root:/ca").sds_config.HasField("initial_fetch_timeout")
+
+
+def test_names_that_envoy_rejects_are_not_sent() -> None:
+    defaults = TLSConfig(cipher_suites=("TLS_AES_128_GCM_SHA256", "AES128-SHA"), ecdh_curves=("P-224", "P-256"))
+    parameters = server(mode="SIMPLE", credential_name="web", defaults=defaults)["commonTlsContext"]["tlsParams"]
+    assert parameters == {"cipherSuites": ["AES128-SHA"], "ecdhCurves": ["P-256"]}
+    own = server(mode="SIMPLE", credential_name="web", ecdh_curves=("P-224", "X25519"))
+    assert own["commonTlsContext"]["tlsParams"] == {"ecdhCurves": ["X25519"]}
+
+
+def test_ciphers_of_tls_1_3_alone_require_tls_1_3() -> None:
+    config = TLSConfig(cipher_suites=("TLS_AES_128_GCM_SHA256",))
+    parameters = server(mode="SIMPLE", credential_name="web", defaults=config)["commonTlsContext"]["tlsParams"]
+    assert parameters == {"tlsMinimumProtocolVersion": "TLSv1_3"}
+    inbound = build_inbound_context(ServerCertificates(), PEER_ALPN, ("cluster.local",), config)
+    assert list(inbound.common_tls_context.tls_params.cipher_suites) == list(MESH_CIPHERS)
+    assert inbound.common_tls_context.tls_params.tls_minimum_protocol_version == common_pb2.TlsParameters.TLSv1_3

@@ -321,6 +321,12 @@ def test_mesh_tls_defaults_apply_to_rule_tls() -> None:
     assert tls_context(cluster(mesh=mesh))["commonTlsContext"]["tlsParams"] == VERSIONS
 
 
+def test_mesh_ciphers_of_tls_1_3_alone_require_tls_1_3() -> None:
+    mesh = "tlsDefaults: {cipherSuites: [TLS_AES_256_GCM_SHA384]}"
+    parameters = {"tlsMinimumProtocolVersion": "TLSv1_3", "tlsMaximumProtocolVersion": "TLSv1_3"}
+    assert tls_context(cluster(rule("{tls: {mode: SIMPLE}}"), mesh=mesh))["commonTlsContext"]["tlsParams"] == parameters
+
+
 @pytest.mark.parametrize(
     ("policy", "parameters"),
     [

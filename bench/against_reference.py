@@ -1,0 +1,326 @@
+#!/usr/bin/env python3
+"""Compare this control plane with istiod for random meshes, on a real API server.
+
+    python bench/against_reference.py --binaries FOLDER --crds FILE … [--meshes 2000] [--seconds 3600] [--seed 1]
+
+The folder has etcd, kube-apiserver and pilot-discovery, and the files have the CustomResourceDefinitions. The meshes are
+crossings and edits of those in tests/conformance and in the folders of --scenarios. Both control planes read each mesh
+from the same server, and every proxy connects to both. A difference is reported if it remains after a while.
+
+Differences are grouped by cause: the type of proxy, the type of resource, and the path of the field. The smallest set of
+objects that still shows a cause is written to a file in --out. Causes that docs/differences.md explains are counted.
+Ambient mode is enabled, the same mesh config is used for both, and ages of objects are their order of creation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import collections
+import contextlib
+import dataclasses
+import hashlib
+import json
+import pathlib
+import random
+import re
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import aiohttp
+import grpc
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+from testing.kube.real_cluster import RealCluster  # noqa: E402
+from testing.kube.real_server import RealApiServer  # noqa: E402
+from testing.processes.process import Process, eventually, free_port  # noqa: E402
+from tests.conformance.client import CHANNEL_OPTIONS, AdsClient  # noqa: E402
+from tests.conformance.comparison import referenced_names  # noqa: E402
+from tests.conformance.random_meshes import RandomMeshes  # noqa: E402
+from tests.conformance.resources import leaves_of, register_messages, to_plain  # noqa: E402
+from tests.conformance.scenario import (  # noqa: E402
+    Scenario,
+    ScenarioProxy,
+    find_scenarios,
+    load_scenario,
+)
+from tests.conformance.xds import MESHES  # noqa: E402
+
+FLAGS = ("grpcAddr", "httpAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")
+VARIABLES = {
+    "PILOT_DEBOUNCE_AFTER": "20ms",
+    "PILOT_ENABLE_AMBIENT": "true",
+    "PILOT_ENABLE_ALPHA_GATEWAY_API": "true",
+    "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "false",
+    "POD_NAMESPACE": "istio-system",
+}
+NEEDS_RESTART = ("rootNamespace", "trustDomain", "trustDomainAliases")
+"""Fields of the mesh config that istiod reads only when it starts."""
+SETTLED, LATER = 0.5, 4.0
+"""Seconds after the last write in which both control planes apply it, and after which a difference is no delay."""
+QUIET, LIMIT = 0.3, 10.0
+ATTEMPTS = 40
+"""Meshes that are tried to find the smallest one for a cause."""
+Explanation = tuple[str, str]
+EXPLAINED: tuple[Explanation, ...] = (
+    (r"matchTypedSubjectAltNames|matchSubjectAltNames", "the endpoints of a service are removed"),
+    (r"maxDirectResponseBodySizeBytes", "a patch merges into a value that other resources share"),
+    (r"provider_jwks|localJwks", "the keys of a token issuer have not been fetched"),
+)
+"""Patterns of causes, and the rows of docs/differences.md that explain them."""
+
+
+class Difference(NamedTuple):
+    """A difference of one proxy. `cause` is the same for all differences that probably have the same reason."""
+
+    cause: str
+    proxy: str
+    text: str
+
+
+class Plane(Process):
+    """A control plane that reads the cluster and the same two files as the other one."""
+
+    def __init__(self, name: str, command: Sequence[str], kubeconfig: pathlib.Path, folder: pathlib.Path) -> None:
+        self.ports = {flag: free_port() for flag in FLAGS}
+        arguments = [*command, "discovery", f"--kubeconfig={kubeconfig}", "--ctrlz_port=0"]
+        arguments += [f"--{flag}=127.0.0.1:{port}" for flag, port in self.ports.items()]
+        arguments += [f"--meshConfig={folder / 'mesh.yaml'}", f"--networksConfig={folder / 'networks.yaml'}"]
+        variables = {**VARIABLES, "POD_NAME": name}
+        super().__init__(arguments, folder / f"{name}.log", environ=variables, folder=folder)
+
+    def wait_ready(self) -> None:
+        def ready() -> bool:
+            self.check_alive()
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.ports['httpAddr']}/ready", timeout=2) as response:
+                return bool(response.status == 200)
+
+        eventually(ready, 120, "control plane ready")
+
+    async def resources(self, proxies: Sequence[ScenarioProxy]) -> dict[str, dict[str, dict[str, Any]]]:
+        """Return the packed resources of proxies that connect now."""
+        async with contextlib.AsyncExitStack() as stack:
+            clients = []
+            for proxy in proxies:
+                address = f"127.0.0.1:{self.ports['grpcAddr']}"
+                channel = await stack.enter_async_context(grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS))
+                clients.append(AdsClient(proxy, channel))
+                stack.push_async_callback(clients[-1].close)
+            await asyncio.gather(*(client.settle(QUIET, LIMIT) for client in clients))
+            return {client.proxy.name: {k: dict(v) for k, v in client.resources.items()} for client in clients}
+
+
+class Comparison:
+    """Both control planes, the mesh that they read now, and the causes of differences seen so far."""
+
+    def __init__(self, cluster: RealCluster, reference: Plane, ours: Plane, folder: pathlib.Path) -> None:
+        self._cluster, self._planes, self._folder = cluster, (reference, ours), folder
+        self.rejected = 0
+
+    async def differences(self, mesh: Scenario) -> dict[str, Difference]:
+        """Return the lasting differences of a mesh by cause."""
+        self._write_mesh_config(mesh)
+        self.rejected += len(await self._cluster.replace(mesh.objects))
+        await asyncio.sleep(SETTLED)
+        if not await self._compare(mesh):
+            return {}
+        await asyncio.sleep(LATER)
+        return {d.cause: d for d in reversed(await self._compare(mesh))}
+
+    def _write_mesh_config(self, mesh: Scenario) -> None:
+        config = yaml.safe_load(mesh.mesh_config) if mesh.mesh_config else {}
+        config = {name: value for name, value in config.items() if name not in NEEDS_RESTART}
+        for name, text in (("mesh.yaml", yaml.safe_dump(config)), ("networks.yaml", mesh.mesh_networks or "{}")):
+            path = self._folder / name
+            if not path.exists() or path.read_text() != text:
+                path.write_text(text)
+
+    async def _compare(self, mesh: Scenario) -> list[Difference]:
+        reference, ours = await asyncio.gather(*(plane.resources(mesh.proxies) for plane in self._planes))
+        return [
+            difference
+            for proxy in mesh.proxies
+            for difference in compare_proxy(proxy, reference[proxy.name], ours[proxy.name])
+        ]
+
+
+def compare_proxy(proxy: ScenarioProxy, reference: Any, ours: Any) -> list[Difference]:
+    """Return the differences of one proxy's resources."""
+    differences: list[Difference] = []
+    plain = [
+        {kind: {n: to_plain(v) for n, v in rows.items()} for kind, rows in side.items() if kind in ("LDS", "CDS")}
+        for side in (reference, ours)
+    ]
+    for kind in reference.keys() | ours.keys():
+        theirs, mine = reference.get(kind, {}), ours.get(kind, {})
+        names = theirs.keys() | mine.keys()
+        if kind in ("RDS", "EDS"):
+            names &= referenced_names(plain[0], kind) | referenced_names(plain[1], kind)
+        for name in sorted(names):
+            a, b = theirs.get(name), mine.get(name)
+            if a is None or b is None:
+                state = "surplus" if a is None else "missing"
+                differences.append(Difference(f"{proxy.type} {kind} {state} {generalize(name)}", proxy.name, name))
+            elif a.value != b.value:
+                differences += _changed(proxy, kind, name, to_plain(a), to_plain(b))
+    return differences
+
+
+def _changed(proxy: ScenarioProxy, kind: str, name: str, theirs: Any, mine: Any) -> list[Difference]:
+    """Return the difference of a resource, whose cause is its first path that differs."""
+    left, right = leaves_of(theirs), leaves_of(mine)
+    paths = sorted(p for p in left.keys() | right.keys() if left.get(p, left) != right.get(p, right))
+    rows = [f"{path}: istiod {_show(left, path)}, here {_show(right, path)}" for path in paths[:4]]
+    text = f"{name}: {len(paths)} paths\n        " + "\n        ".join(rows)
+    return [Difference(f"{proxy.type} {kind} {generalize(paths[0])}", proxy.name, text)] if paths else []
+
+
+def _show(leaves: dict[str, Any], path: str) -> str:
+    return repr(leaves[path])[:300] if path in leaves else "(absent)"
+
+
+def generalize(path: str) -> str:
+    """Return a path or name without the parts that depend on the mesh: names of hosts and objects, and numbers."""
+    path = re.sub(r"\[(?!envoy\.|istio[._]|istio-)[^\]]*\]", "[]", path)
+    path = re.sub(r"(\d{1,3}\.){3}\d{1,3}(_\d+)?", "IP", path)
+    return re.sub(r"[\w*.-]+\.(svc\.cluster\.local|example|com|org|local|internal)\b|\d+", "*", path)
+
+
+async def minimal(comparison: Comparison, mesh: Scenario, difference: Difference) -> Scenario:
+    """Return a mesh with fewer objects and one proxy that still has a cause."""
+    proxies = [proxy for proxy in mesh.proxies if proxy.name == difference.proxy]
+    mesh = dataclasses.replace(mesh, proxies=proxies)
+    size, attempts = max(1, len(mesh.objects) // 2), 0
+    while attempts < ATTEMPTS:
+        start = 0
+        while start < len(mesh.objects) and attempts < ATTEMPTS:
+            fewer = dataclasses.replace(mesh, objects=[*mesh.objects[:start], *mesh.objects[start + size :]])
+            attempts += 1
+            with contextlib.suppress(TimeoutError, grpc.RpcError):
+                if difference.cause in await comparison.differences(fewer):
+                    mesh = fewer
+                    continue
+            start += size
+        if size == 1:
+            break
+        size = max(1, size // 2)
+    return mesh
+
+
+def explanation(difference: Difference) -> str:
+    """Return the row of docs/differences.md that explains a difference, or an empty string."""
+    return next((row for pattern, row in EXPLAINED if re.search(pattern, difference.cause)), "")
+
+
+def write_case(path: pathlib.Path, mesh: Scenario, difference: Difference) -> None:
+    proxies = [{"name": p.name, "node": p.node, "types": list(p.types)} for p in mesh.proxies]
+    header = json.dumps({"cause": difference.cause, "text": difference.text, "mesh": mesh.name, "proxies": proxies})
+    objects = yaml.safe_dump_all(json.loads(json.dumps([*mesh.objects], default=str)))
+    path.write_text(f"# {header}\n# mesh config: {json.dumps(mesh.mesh_config)}\n{objects}")
+
+
+async def explore(comparison: Comparison, options: argparse.Namespace) -> bool:
+    """Compare random meshes, and return whether all causes in the last 500 are explained."""
+    paths = find_scenarios([MESHES, *options.scenarios], options.words)
+    rng = random.Random(options.seed)
+    meshes = RandomMeshes([load_scenario(path) for path in paths], rng)
+    causes: collections.Counter[str] = collections.Counter()
+    last: dict[str, int] = {}
+    deadline, number, equal = time.monotonic() + options.seconds, 0, 0
+    mesh = meshes.mesh(0)
+    while number < options.meshes and time.monotonic() < deadline:
+        number += 1
+        mesh = meshes.mesh(rng.randint(0, 5)) if number % 4 == 1 else meshes.edit(mesh)
+        try:
+            differences = await comparison.differences(mesh)
+        except (TimeoutError, grpc.RpcError) as error:
+            print(f"{number} {mesh.name}: {type(error).__name__} {str(error)[:200]}", flush=True)
+            continue
+        equal += not differences
+        for cause, difference in differences.items():
+            causes[cause] += 1
+            if explanation(difference):
+                continue
+            last[cause] = number
+            if causes[cause] == 1:
+                print(f"{number} {mesh.name} {difference.proxy} | {cause}\n      {difference.text}", flush=True)
+                path = options.out / f"{number:05}-{hashlib.sha256(cause.encode()).hexdigest()[:8]}.yaml"
+                if options.minimize:
+                    mesh_of_cause = await minimal(comparison, mesh, difference)
+                    print(f"      {len(mesh_of_cause.objects)} objects: {path}", flush=True)
+                    write_case(path, mesh_of_cause, difference)
+                else:
+                    write_case(path, mesh, difference)
+        if number % 20 == 0:
+            print(
+                f"{number} meshes, {equal} equal, {len(causes)} causes, {comparison.rejected} objects rejected by the server",
+                flush=True,
+            )
+    recent = [cause for cause, seen in last.items() if seen > number - 500]
+    for cause, count in causes.most_common():
+        print(f"{count:5}  {'explained' if cause not in last else 'UNEXPLAINED'}  {cause}")
+    print(f"{number} meshes, {equal} equal, {len(last)} unexplained causes, {len(recent)} of them in the last 500")
+    return not recent
+
+
+async def run(options: argparse.Namespace, folder: pathlib.Path) -> bool:
+    register_messages()
+    server = RealApiServer(options.binaries, folder)
+    processes: list[Any] = [server]
+    try:
+        server.wait_ready()
+        (folder / "mesh.yaml").write_text("{}\n")
+        (folder / "networks.yaml").write_text("{}\n")
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(180)) as session:
+            cluster = RealCluster(session, server.url)
+            definitions = [
+                d
+                for path in options.crds
+                for d in yaml.safe_load_all(path.read_text())
+                if d and d["kind"] == "CustomResourceDefinition"
+            ]
+            for definition in definitions:
+                definition.pop("status", None)
+            system = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "istio-system"}}
+            messages = await RealCluster(session, server.url).replace([*definitions, system])
+            assert not messages, messages
+            await asyncio.sleep(5)
+            kubeconfig = server.kubeconfig()
+            reference = Plane("reference", [str(options.binaries / "pilot-discovery")], kubeconfig, folder)
+            processes.append(reference)
+            await asyncio.to_thread(reference.wait_ready)
+            here = [str(pathlib.Path(sys.executable).parent / "pilot-discovery")]
+            ours = Plane("ours", here, kubeconfig, folder)
+            processes.append(ours)
+            await asyncio.to_thread(ours.wait_ready)
+            return await explore(Comparison(cluster, reference, ours, folder), options)
+    finally:
+        for process in reversed(processes):
+            process.stop()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*", help="cross scenarios whose names contain one of these words")
+    parser.add_argument("--binaries", type=pathlib.Path, required=True)
+    parser.add_argument("--crds", type=pathlib.Path, nargs="+", required=True)
+    parser.add_argument("--scenarios", type=pathlib.Path, action="append", default=[])
+    parser.add_argument("--meshes", type=int, default=2000)
+    parser.add_argument("--seconds", type=float, default=3600)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minimize", action="store_true", help="find the smallest mesh of each cause")
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="folder for the meshes of causes")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="against-reference-") as folder:
+        return 0 if asyncio.run(run(options, pathlib.Path(folder))) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

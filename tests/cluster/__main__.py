@@ -14,11 +14,12 @@ from tests.cluster.box.programs import reason_to_skip
 from tests.cluster.steps.faults import run_faults
 from tests.cluster.steps.features import run_features
 from tests.cluster.steps.installations import run_helm, run_kubectl, run_operator, run_pilotctl
-from tests.cluster.steps.upgrades import run_in_place, run_revisions
+from tests.cluster.steps.upgrades import run_in_place, run_revisions, run_short
 from tests.cluster.steps.workload import run_workload
 
 STEPS: dict[str, Callable[[Box], AsyncIterator[str]]] = {
     "workload": run_workload,
+    "short": run_short,
     "kubectl": run_kubectl,
     "pilotctl": run_pilotctl,
     "helm": run_helm,

@@ -101,3 +101,9 @@ async def is_current(box: Box, source: str, service: str, seconds: float = 30) -
         )
 
     await box.until(is_marked, seconds, f"{source} has the newest configuration of {service}")
+
+
+def memory_of(box: Box, area: str, name: str, container: str) -> str:
+    """Return the most memory that a container of a pod used, and its limit, in MiB."""
+    chosen = next(c for c in box.kubelet.find(area, name)[0].containers if c.name == container)
+    return f"{name} {chosen.cgroup.peak() >> 20} of {chosen.memory_limit >> 20} MiB"

@@ -81,7 +81,8 @@ class Container:
         self.log = self._folder / "log"
         limit = ((plain.get("resources") or {}).get("limits") or {}).get("memory")
         uid = sandbox.pod["metadata"]["uid"][:8]
-        self.cgroup = Cgroup(f"{os.getppid()}-{uid}-{self.name}", int(quantity(limit)) if limit else 0)
+        self.memory_limit = int(quantity(limit)) if limit else 0
+        self.cgroup = Cgroup(f"{os.getppid()}-{uid}-{self.name}", self.memory_limit)
 
     async def start(self) -> None:
         """Start the process. Raise ImageNotFound or MissingReference if that is impossible now."""

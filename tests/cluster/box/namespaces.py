@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 NAMESPACES = ("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
+PARENT = ("setpriv", "--pdeathsig", "KILL")
+"""The box ends with the process that starts it, even if that is killed."""
 
 
 def in_namespaces(*command: str) -> list[str]:
     """Return a command that runs another one in new namespaces."""
-    return [*NAMESPACES, *command]
+    return [*PARENT, *NAMESPACES, *command]

@@ -11,7 +11,7 @@ from testing.processes.process import envoy_binary
 VARIABLE = "KUBE_BINARIES"
 """Names the folder with the programs of Kubernetes. Without it they are searched on PATH."""
 KUBERNETES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-TOOLS = ("kubectl", "nft", "unshare")
+TOOLS = ("kubectl", "nft", "nsenter", "setpriv", "unshare")
 
 
 def find(name: str) -> str:

@@ -11,7 +11,7 @@ import yaml
 
 from tests.cluster.box.box import Box
 from tests.cluster.manifests import namespace
-from tests.cluster.mesh import SHOP, call_gateway, call_until, deploy_shop, log_of, route_from_gateway
+from tests.cluster.mesh import SHOP, call_gateway, call_until, deploy_shop, log_of, memory_of, route_from_gateway
 
 SYSTEM, GATEWAY = "istio-system", "istio-ingressgateway"
 IMAGE = "registry.example/pyistiod:1"
@@ -108,7 +108,9 @@ async def _use(box: Box, area: str) -> str:
     assert f"spiffe://cluster.local/ns/{SHOP}/sa/front" in answer["headers"]["x-forwarded-client-cert"], answer
     await route_from_gateway(box, area)
     await call_gateway(box, area)
-    return f"a request reaches a service through the gateway, and another with mutual TLS, {box.age():.0f} s after the cluster"
+    parts = ((SYSTEM, "istiod", "discovery"), (area, GATEWAY, "istio-proxy"), (SHOP, "front", "istio-proxy"))
+    memory = ", ".join(memory_of(box, *part) for part in parts)
+    return f"a request reaches a service through the gateway, and another with mutual TLS, {box.age():.0f} s after the cluster; memory: {memory}"
 
 
 async def _is_logged(box: Box) -> str:

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 from tests.cluster.box.box import Box
 from tests.cluster.load import RATE, load_on
-from tests.cluster.mesh import SHOP, call_until, deploy_shop, is_current
-from tests.cluster.steps.installations import SYSTEM
+from tests.cluster.mesh import SHOP, call_gateway, call_until, deploy_shop, is_current, route_from_gateway
+from tests.cluster.steps.installations import SYSTEM, install_with_kubectl
 
 URL = "http://books/list"
 
@@ -55,6 +55,21 @@ async def run_in_place(box: Box) -> AsyncIterator[str]:
         images = {pod["spec"]["containers"][0]["image"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
         assert images == {f"registry.example/pyistiod:{version}"}, images
         yield f"{title} of three replicas: {load.requests} requests at {RATE} a second, 0 failures"
+
+
+async def run_short(box: Box) -> AsyncIterator[str]:
+    """Install with kubectl, call services, and replace the control plane by another version."""
+    await install_with_kubectl(box)
+    await deploy_shop(box)
+    await call_until(box, "front", URL)
+    await route_from_gateway(box, SYSTEM)
+    await call_gateway(box, SYSTEM)
+    yield f"a request reaches a service through the gateway {box.age():.0f} s after the cluster"
+    async with load_on(box, "front", URL) as load:
+        await box.kubectl("set", "image", "deployment/istiod", f"-n{SYSTEM}", "discovery=registry.example/pyistiod:2")
+        await box.wait_available(SYSTEM, "istiod")
+        await is_current(box, "front", "books")
+    yield f"an upgrade: {load.requests} requests, 0 failures"
 
 
 async def _restart(box: Box, name: str) -> None:

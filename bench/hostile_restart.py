@@ -17,8 +17,10 @@ import pathlib
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -106,8 +108,13 @@ def write(folder: pathlib.Path, name: str, objects: Iterator[Plain]) -> None:
 def problems(plane: ControlPlane) -> set[str]:
     """Return the names of the hostile objects that have a problem with a path."""
     url = f"http://127.0.0.1:{plane.ports['httpAddr']}/debug/problemz?namespace={NAMESPACE}"
-    with urllib.request.urlopen(url) as response:
-        return {row["name"] for row in json.load(response) if row.get("path")}
+    try:
+        with urllib.request.urlopen(url) as response:
+            return {row["name"] for row in json.load(response) if row.get("path")}
+    except urllib.error.HTTPError as fault:
+        if fault.code != HTTPStatus.NOT_FOUND:
+            raise
+        return set()  # the namespace has no objects yet
 
 
 def wait_ready(plane: ControlPlane) -> None:

@@ -36,7 +36,7 @@ class AutoAddressController:
         self._client, self._db, self._path_of = client, db, path_of
         self._reconciler: Reconciler[ObjectKey] = Reconciler("addresses of", self._reconcile, backoff, rng)
         self._node = db.watch(allocated_addresses)
-        self._grouped: tuple[Any, dict[ObjectKey, list[HostAddress]]] = UNSET, {}
+        self._grouped: tuple[Any, dict[ObjectKey, dict[str, tuple[str, ...]]]] = UNSET, {}
 
     def resync(self) -> None:
         """Enqueue the ServiceEntries whose status contains other addresses."""
@@ -54,19 +54,20 @@ class AutoAddressController:
 
     def _desired_addresses(self, key: ObjectKey, row: Object[ServiceEntry]) -> tuple[HostAddress, ...]:
         """Return the addresses of a ServiceEntry, in the order of its hosts."""
-        allocated = self._by_entry().get(key, ())
+        allocated = self._by_entry().get(key)
         if not allocated:
             return ()
-        return tuple((host, address) for host in row.spec.hosts for h, address in allocated if h == host)
+        return tuple((host, address) for host in row.spec.hosts for address in allocated.get(host, ()))
 
-    def _by_entry(self) -> dict[ObjectKey, list[HostAddress]]:
-        """Return the addresses of each ServiceEntry. They are grouped again only if the derivation has a new value."""
+    def _by_entry(self) -> dict[ObjectKey, dict[str, tuple[str, ...]]]:
+        """Return the addresses of each ServiceEntry by host. They are grouped again only if the derivation has a new
+        value."""
         grouped_value, groups = self._grouped
         allocated = self._node.value
         if grouped_value is not allocated:
             groups = {}
             for (key, host), addresses in ({} if allocated is UNSET else allocated).items():
-                groups.setdefault(key, []).extend((host, address) for address in addresses)
+                groups.setdefault(key, {})[host] = tuple(addresses)
             self._grouped = allocated, groups
         return groups
 

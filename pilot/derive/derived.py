@@ -169,7 +169,7 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
 
     @staticmethod
     def _node(db: Database, fn: Derived[Any, Any], args: tuple[Any, ...], reader: Node) -> Node:
-        node = db.find_node(fn, *args) or db.adopt(fn, args)
+        node = db.find_or_adopt(fn, args)
         node.read_by(reader)
         return node
 

@@ -27,6 +27,9 @@ UNSET: Any = object()
 FEW = 4
 """Maximum number of readers of a node that are stored in a tuple. A tuple uses a quarter of the memory of a set, and
 most nodes have one or two readers."""
+PARKED_BY_COMMIT = 20_000
+"""Maximum number of steps in which a commit parks orphans, which takes up to 10 ms. Commits update the remaining
+orphans like other nodes, until they are collected."""
 
 
 class CycleError(RuntimeError):
@@ -235,6 +238,14 @@ class Database:
             self._orphans.append(node)
         return node
 
+    def find_or_adopt(self, fn: Derivation[..., Any], args: tuple[Any, ...]) -> Node:
+        """Return the node for the arguments of a function. The caller must read or watch it."""
+        node = self._nodes[fn].get(args)
+        if node is None:
+            return self.adopt(fn, args)
+        self._unpark(node)
+        return node
+
     def refresh(self, node: Node) -> None:
         """Bring a node up to date. Its inputs are verified in the order of their first read, and it reruns only if one
         of them changed."""
@@ -243,8 +254,7 @@ class Database:
         if node.running:
             self._cyclic = True
             raise CycleError(node.key)
-        if self._parked and node in self._parked:
-            self._unpark(node)
+        self._unpark(node)
         if node.verified_at < 0 or node.gathered is not None or not self._verify(node):
             self._run(node)
 
@@ -386,7 +396,7 @@ class Database:
             raise RuntimeError("a derivation must not write")
         self.revision += 1
         first = self.revision
-        self._park_orphans()
+        steps = self._park_orphans(PARKED_BY_COMMIT)
         todo: list[Node] = []
         for table, key, row in edits:
             table.apply(key, row, todo)
@@ -397,8 +407,8 @@ class Database:
         self._failed = failed
         while hubs:  # refresh hubs now: the readers of an unchanged hub need not be marked
             node, before = hubs.pop()
-            self._park_orphans()
-            if node in self._parked:
+            steps = self._park_orphans(steps)
+            if node in self._parked or not (node.readers or node.watchers):
                 continue
             self.revision += 1  # later than every verification before this hub was marked
             self.refresh(node)
@@ -448,7 +458,7 @@ class Database:
 
     def watch_later(self, fn: Derivation[..., Any], *args: Any) -> Node:
         """Return the node of a derived value, which is watched from its first refresh."""
-        node = self._nodes[fn].get(args) or self.adopt(fn, args)
+        node = self.find_or_adopt(fn, args)
         node.watchers += 1
         return node
 
@@ -471,8 +481,8 @@ class Database:
             self.refresh(node)
 
     def _park_orphans(self, most: float = math.inf) -> float:
-        """Park nodes that have no readers and no watchers, in at most `most` steps. Return the number of steps that are
-        left."""
+        """Park nodes that have no readers and no watchers, in about `most` steps. Each node is a step, and each of its
+        inputs. Return the number of steps that are left."""
         orphans = self._orphans
         while orphans and most > 0:
             most -= 1
@@ -483,17 +493,27 @@ class Database:
             self._suspended.pop(node, None)
             self._parked[node] = None
             for dep in node.inputs():
+                most -= 1
                 self.unread(dep, node)
             if node.gathered is not None:
                 node.gathered = Gathered()
         return most
 
     def _unpark(self, node: Node) -> None:
-        """Link a parked node to its inputs again, before the node is read. Its reader links itself later."""
-        del self._parked[node]
-        self._orphans.append(node)
-        for dep in node.deps:
-            dep.read_by(node)
+        """Link a node to its inputs again if it is parked, before it is read. Its reader links itself later.
+
+        Its inputs must not be freed either, even if its refresh is interrupted before it has verified them.
+        """
+        todo = [node] if self._parked else []
+        while todo:
+            unparked = todo.pop()
+            if unparked not in self._parked:
+                continue
+            del self._parked[unparked]
+            self._orphans.append(unparked)
+            for dep in unparked.deps:
+                dep.read_by(unparked)
+            todo.extend(unparked.deps)
 
     def collect(self) -> int:
         """Free all nodes that no watched node depends on, and return their number."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 
 from pilot.derive import UNSET, Node, Paused
 from pilot.ingest.batch import Clock, Timer
@@ -87,7 +87,8 @@ class Checking:
                     self._db.refresh(self._paused[-1])
                     self._db.unwatch(self._paused.pop())
                 for kind in tuple(self._unlisted):
-                    self._list(kind)
+                    if not self._list(kind, must_pause):
+                        return
                     self._unlisted.pop(kind, None)
                 for subject in tuple(self._due)[:SLICE]:
                     self._check(*subject)
@@ -100,8 +101,9 @@ class Checking:
                     self._db.hold(node)
                     self._paused.append(node)
 
-    def _list(self, kind: _Kind) -> None:
-        """Refresh the list of a check's subjects, and drop subjects that no longer exist."""
+    def _list(self, kind: _Kind, must_pause: Callable[[], bool]) -> bool:
+        """Refresh the list of a check's subjects, and drop subjects that no longer exist. Return whether all of them
+        are dropped."""
         self._db.refresh(kind.keys)
         listed: dict[Hashable, None] = dict.fromkeys(() if kind.keys.value is UNSET else kind.keys.value)
         for key in [key for key in kind.problems if key not in listed]:
@@ -109,8 +111,11 @@ class Checking:
             del self._subjects[node]
             self._db.unwatch(node)
             self._problems.replace(kind.check.place(key), ())
+            if must_pause():
+                return False
         self._due = {subject: None for subject in self._due if subject[0] is not kind or subject[1] in listed}
         self._due.update(((kind, key), None) for key in listed if key not in kind.problems)
+        return True
 
     def _check(self, kind: _Kind, key: Hashable) -> None:
         node = kind.problems.get(key)

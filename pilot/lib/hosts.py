@@ -6,7 +6,7 @@ The `*` matches any string, including dots and the empty string. The wildcard `*
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 from pilot.lib.addresses import is_ip
 
@@ -120,9 +120,12 @@ class OverlappingHosts:
 
     def overlap(self, host: str) -> bool:
         """Return whether `matches` is true for the host and one of the set."""
-        ending = host[1:][::-1] if is_wildcard(host) else host[::-1]
-        place = bisect.bisect_left(self._reversed, ending)
-        covered = place < len(self._reversed) and (
-            self._reversed[place].startswith(ending) if is_wildcard(host) else self._reversed[place] == ending
-        )
-        return covered or bool(self._matcher.wildcards_of(host))
+        return self._matcher.covers(host) or (is_wildcard(host) and next(self.covered_by(host), None) is not None)
+
+    def covered_by(self, wildcard: str) -> Iterator[str]:
+        """Yield the hosts of the set that a wildcard matches."""
+        ending = wildcard[:0:-1]
+        for place in range(bisect.bisect_left(self._reversed, ending), len(self._reversed)):
+            if not self._reversed[place].startswith(ending):
+                return
+            yield self._reversed[place][::-1]

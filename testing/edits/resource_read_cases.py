@@ -270,7 +270,7 @@ CASES = (
                     make(
                         "Sidecar",
                         "default",
-                        "{egress: [{hosts: [a/out.example.com, a/late.a.svc.cluster.local]}]}",
+                        "{egress: [{hosts: ['a/*.example.com', 'a/*.a.svc.cluster.local']}]}",
                         "b",
                     )
                 ),
@@ -281,7 +281,7 @@ CASES = (
         for read, before, edit in (
             ("Service.keys", {}, service("late", "a")),
             ("ServiceEntry.keys", {}, entry("out.example.com")),
-            ("ServiceEntry.get", entry("other.example.com"), entry("other.example.com, out.example.com")),
+            ("ServiceEntry.get", entry("out.example.net"), entry("out.example.net, out.example.com")),
         )
     ),
     ReadCase(

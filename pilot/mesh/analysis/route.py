@@ -5,7 +5,7 @@ from __future__ import annotations
 from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.derive import derived
 from pilot.mesh.analysis.check import Check
-from pilot.mesh.lowering.gateway_api.http_services import MAX_PARTS, excess_parts
+from pilot.mesh.lowering.gateway_api.http_services import MAX_PARTS, MAX_RULES, excess_parts
 from pilot.mesh.lowering.gateway_api.routes import RouteKey
 from pilot.mesh.tables.database import Mesh
 
@@ -27,7 +27,8 @@ def route_problems(db: Mesh, key: RouteKey) -> tuple[Problem, ...]:
             object=ObjectRef(*key),
             path="spec.parentRefs",
             message=f"the routes of namespace {key.namespace} have more than {MAX_PARTS} combinations of route, "
-            f"listener and host; this route, with {parts} of them, is ignored; attach routes to fewer listeners",
+            f"listener and host, or more than {MAX_RULES} rules in them; this route, with {parts} combinations, is "
+            "ignored; attach routes to fewer listeners",
             severity=Severity.WARNING,
         ),
     )

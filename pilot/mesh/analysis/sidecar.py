@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from msgspec.structs import replace
 
 from pilot.config.kinds.istio import SIDECAR
@@ -9,7 +11,7 @@ from pilot.config.networking.sidecar import Sidecar
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import Problem, Problems, below, warning
 from pilot.derive import derived
-from pilot.lib.hosts import full_name, is_wildcard, matches, subset_of
+from pilot.lib.hosts import OverlappingHosts, full_name, is_wildcard
 from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.destination import check_destination
 from pilot.mesh.analysis.selector import check_selector, label_sets
@@ -33,6 +35,9 @@ def sidecar_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
     return attribute(sidecar, below("spec", _check(db, sidecar))) if sidecar is not None else ()
 
 
+_MAX_NAMES = 20
+"""Maximum number of services for which a check finds out whether they are visible. If a wildcard matches more, one of
+them is assumed to be visible."""
 SIDECARS = Check("Sidecar", _keys, sidecar_problems)
 
 
@@ -93,11 +98,28 @@ def _imports_something(db: Mesh, own: str, text: str) -> bool:
         if own == root_namespace(db):
             return True  # in the root namespace, "." is the namespace of the proxy
         where = own
-    if where == ANY_NAMESPACE:
-        refs = refs_by_hostname(db, host) if not is_wildcard(host) else service_refs(db)
-        bound = [b for bindings in bindings_by_viewer(db).public.values() for b in bindings]
-    else:
-        refs, bound = refs_in_namespace(db, where), list(bindings_in(db, where))
-    return any(subset_of(r.hostname, host) and is_visible(db, r, own) for r in refs) or any(
-        matches(h, host) for b in bound for h in b.hosts
+    names = (
+        tuple(itertools.islice(_service_hosts(db, where).covered_by(host), _MAX_NAMES))
+        if is_wildcard(host)
+        else (host,)
     )
+    refs = (r for name in names for r in refs_by_hostname(db, name) if where in (ANY_NAMESPACE, r.namespace))
+    return (
+        len(names) == _MAX_NAMES or any(is_visible(db, r, own) for r in refs) or _bound_hosts(db, where).overlap(host)
+    )
+
+
+@derived
+def _service_hosts(db: Mesh, namespace: str) -> OverlappingHosts:
+    """Return the hostnames of the services in a namespace, or in all namespaces for `*`."""
+    refs = service_refs(db) if namespace == ANY_NAMESPACE else refs_in_namespace(db, namespace)
+    return OverlappingHosts(r.hostname for r in refs)
+
+
+@derived
+def _bound_hosts(db: Mesh, namespace: str) -> OverlappingHosts:
+    """Return the hosts of the VirtualServices in a namespace, or of the public ones in all namespaces for `*`."""
+    if namespace == ANY_NAMESPACE:
+        bound = itertools.chain.from_iterable(bindings_by_viewer(db).public.values())
+        return OverlappingHosts(h for b in bound for h in b.hosts)
+    return OverlappingHosts(h for b in bindings_in(db, namespace) for h in b.hosts)

@@ -29,7 +29,14 @@ from pilot.mesh.traffic.route_limits import (
     http_route_count,
 )
 from pilot.mesh.traffic.virtual_service_names import MESH, gateway_key
-from pilot.mesh.traffic.virtual_services import PUBLIC, Binding, binding, check_delegates, qualified
+from pilot.mesh.traffic.virtual_services import (
+    PUBLIC,
+    Binding,
+    binding,
+    check_delegates,
+    check_gateway_count,
+    qualified,
+)
 
 
 @derived
@@ -51,6 +58,7 @@ def virtual_service_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
             *below("spec", _check_match_gateways(virtual_service.spec)),
             *below("spec", _check_destinations(db, virtual_service.spec, clients)),
             *below("spec", check_delegates(db, virtual_service)),
+            *below("spec", check_gateway_count(virtual_service.spec)),
             *below("spec.hosts", _check_hosts(db, virtual_service)),
             *below("spec.exportTo", check_export_to(db, virtual_service.spec.export_to)),
             *_check_delegated(db, virtual_service),

@@ -89,8 +89,9 @@ def allocate(
     oldest_first = sorted(requests.items(), key=lambda item: item[1][0])
     for key, (_, hosts, assigned, occupied) in oldest_first:
         in_use.update(occupied)
+        own = frozenset(hosts)
         for host, address in assigned:
-            if host in hosts and address not in in_use:  # if two entries claim an address, the older one keeps it
+            if host in own and address not in in_use:  # if two entries claim an address, the older one keeps it
                 allocated[key, host] = (*allocated.get((key, host), ()), address)
                 in_use.add(address)
     unassigned = [

@@ -40,6 +40,10 @@ class HostSet(msgspec.Struct, frozen=True, cache_hash=True):
         """
         return _split(self).imported.covers(hostname)
 
+    def overlaps(self, host: str) -> bool:
+        """Return True if an imported host matches this host, or is matched by it."""
+        return _split(self).overlapping.overlap(host)
+
     def excludes(self, hostname: str) -> bool:
         return bool(self.excluded) and _split(self).excluded.covers(hostname)
 
@@ -48,6 +52,7 @@ class _Split(NamedTuple):
     exact: frozenset[str]
     wildcards: tuple[str, ...]
     imported: hosts.HostMatcher
+    overlapping: hosts.OverlappingHosts
     excluded: hosts.HostMatcher
 
 
@@ -59,7 +64,8 @@ def _split(host_set: HostSet) -> _Split:
     """
     wildcards = tuple(host for host in host_set.hosts if hosts.is_wildcard(host))
     exact = frozenset(host_set.hosts) - frozenset(wildcards)
-    return _Split(exact, wildcards, hosts.HostMatcher(host_set.hosts), hosts.HostMatcher(host_set.excluded))
+    imported, overlapping = hosts.HostMatcher(host_set.hosts), hosts.OverlappingHosts(host_set.hosts)
+    return _Split(exact, wildcards, imported, overlapping, hosts.HostMatcher(host_set.excluded))
 
 
 class EgressHostsKey(msgspec.Struct, frozen=True, cache_hash=True):
@@ -69,7 +75,7 @@ class EgressHostsKey(msgspec.Struct, frozen=True, cache_hash=True):
 
     def find(self, namespace: str) -> HostSet | None:
         """Return the host set of `namespace`, or None. Sets of other namespaces, such as `*`, are not considered."""
-        return next((hosts for name, hosts in self.by_namespace if name == namespace), None)
+        return _by_namespace(self).get(namespace)
 
     @property
     def everywhere(self) -> HostSet | None:
@@ -85,6 +91,11 @@ class EgressHostsKey(msgspec.Struct, frozen=True, cache_hash=True):
         """Return True if the service with this hostname and namespace is imported."""
         sets = [hosts for hosts in (self.find(namespace), self.everywhere) if hosts is not None]
         return not any(hosts.excludes(hostname) for hosts in sets) and any(hosts.imports(hostname) for hosts in sets)
+
+
+@lru_cache(maxsize=256)
+def _by_namespace(key: EgressHostsKey) -> dict[str, HostSet]:
+    return dict(key.by_namespace)
 
 
 def parse_hosts(hosts: Iterable[str], namespace: str) -> EgressHostsKey:

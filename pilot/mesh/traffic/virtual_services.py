@@ -7,6 +7,7 @@ those that other namespaces export to it by name, and then by public ones. Each 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
@@ -14,20 +15,22 @@ import msgspec
 from msgspec.structs import replace
 
 from pilot.config.kinds.istio import VIRTUAL_SERVICE
-from pilot.config.networking.virtual_service import HTTPRoute, VirtualService
+from pilot.config.networking.virtual_service import Delegate, HTTPRoute, VirtualService
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import Problems, warning
 from pilot.derive import Gather, derived, hub
-from pilot.lib.hosts import is_wildcard, matches, most_specific, subset_of
+from pilot.lib.hosts import is_wildcard, matches, most_specific
 from pilot.mesh.model.facets import ScopeFacet
-from pilot.mesh.scope.egress_hosts import ANY_NAMESPACE, EgressHostsKey, HostSet
+from pilot.mesh.scope.egress_hosts import ANY_NAMESPACE, EgressHostsKey
 from pilot.mesh.scope.sidecar_scope import egress_listeners
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
-from pilot.mesh.traffic.delegation import merge_routes
+from pilot.mesh.traffic.delegation import MAX_MERGED_PAIRS, count_pairs, merge_routes
 from pilot.mesh.traffic.virtual_service_names import MESH, qualify_names
 
 PUBLIC, NOBODY, OWN = "*", "~", "."
+MAX_GATEWAYS = 32
+"""Maximum number of gateways that a VirtualService is bound to. Further ones are ignored."""
 
 K = TypeVar("K")
 
@@ -94,42 +97,72 @@ def virtual_service(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
         return None
     if not any(rule.delegate for rule in row.spec.http):
         return row
-    rules = tuple(r for rule in row.spec.http for r in (_delegated(db, key, rule).rules if rule.delegate else (rule,)))
-    return replace(row, spec=replace(row.spec, http=rules))
+    delegated = _delegations(db, key)
+    rules = (delegated[index].rules if rule.delegate else (rule,) for index, rule in enumerate(row.spec.http))
+    return replace(row, spec=replace(row.spec, http=tuple(itertools.chain.from_iterable(rules))))
 
 
-class Delegated(NamedTuple):
-    """The rules that replace a rule that has a delegate. `reason` explains why some or all rules are omitted."""
+class Delegation(NamedTuple):
+    """The rules that replace a rule that has a delegate. `reason` explains why some or all rules are omitted.
+
+    `pairs` is the number of pairs of matches that were merged.
+    """
 
     rules: tuple[HTTPRoute, ...] = ()
     reason: str = ""
+    pairs: int = 0
 
 
-def _delegated(db: Mesh, root: ObjectKey, rule: HTTPRoute) -> Delegated:
-    assert rule.delegate is not None
-    key = ObjectKey(rule.delegate.namespace or root.namespace, rule.delegate.name)
+@derived
+def _delegations(db: Mesh, root: ObjectKey) -> Mapping[int, Delegation]:
+    """Return the delegations of a VirtualService by the index of the rule."""
+    row = qualified(db, root)
+    delegations: dict[int, Delegation] = {}
+    pairs = MAX_MERGED_PAIRS
+    for index, rule in enumerate(row.spec.http if row is not None else ()):
+        if rule.delegate is not None:
+            delegations[index] = _delegation(db, root, rule, rule.delegate, pairs)
+            pairs -= delegations[index].pairs
+    return delegations
+
+
+def _delegation(db: Mesh, root: ObjectKey, rule: HTTPRoute, delegate: Delegate, pairs: int) -> Delegation:
+    """Return the delegation of a rule, for which at most `pairs` pairs of matches are merged."""
+    key = ObjectKey(delegate.namespace or root.namespace, delegate.name)
     row = qualified(db, key)
     if row is None:
-        return Delegated(reason=f"VirtualService {key.namespace}/{key.name} not found")
+        return Delegation(reason=f"VirtualService {key.namespace}/{key.name} not found")
     if row.spec.hosts:
-        return Delegated(reason=f"VirtualService {key.namespace}/{key.name} has hosts, so it cannot be a delegate")
+        return Delegation(reason=f"VirtualService {key.namespace}/{key.name} has hosts, so it cannot be a delegate")
     if not {PUBLIC, root.namespace} & exported_to(db, row.spec.export_to, key.namespace):
-        return Delegated(
+        return Delegation(
             reason=f"VirtualService {key.namespace}/{key.name} is not exported to namespace {root.namespace}"
         )
+    needed = count_pairs(rule, row.spec.http)
+    if needed > pairs:
+        return Delegation(
+            reason=f"the matches of this rule and of VirtualService {key.namespace}/{key.name} have {needed} "
+            f"combinations; all rules together can have at most {MAX_MERGED_PAIRS}"
+        )
     merged = merge_routes(rule, row.spec.http)
-    complete = len(merged) == len(row.spec.http)
-    return Delegated(
-        merged, "" if complete else f"matches of VirtualService {key.namespace}/{key.name} contradict those of the root"
-    )
+    reason = f"matches of VirtualService {key.namespace}/{key.name} contradict those of the root"
+    return Delegation(merged, "" if len(merged) == len(row.spec.http) else reason, needed)
+
+
+def check_gateway_count(spec: VirtualService) -> Problems:
+    """Yield a problem for a VirtualService with too many gateways."""
+    if (count := len(set(spec.gateways))) > MAX_GATEWAYS:
+        yield warning(
+            "too-many", "gateways", f"of its {count} gateways, the first {MAX_GATEWAYS} are used and the others ignored"
+        )
 
 
 def check_delegates(db: Mesh, o: Object[VirtualService]) -> Problems:
-    """Yield a problem for each rule of a VirtualService whose delegate is missing, not visible or contradictory."""
-    for index, rule in enumerate(o.spec.http):
-        reason = _delegated(db, o.key, rule).reason if rule.delegate and o.spec.hosts else ""
-        if reason:
-            yield warning("delegate", f"http[{index}].delegate", reason)
+    """Yield a problem for each rule of a VirtualService whose delegate is missing, not visible, contradictory or too
+    large."""
+    for index, delegation in _delegations(db, o.key).items() if o.spec.hosts else ():
+        if delegation.reason:
+            yield warning("delegate", f"http[{index}].delegate", delegation.reason)
 
 
 @derived
@@ -139,7 +172,7 @@ def binding(db: Mesh, key: ObjectKey) -> Binding | None:
     if row is None or not row.spec.hosts:
         return None
     exported = exported_to(db, row.spec.export_to, key.namespace)
-    gateways = tuple(dict.fromkeys(row.spec.gateways)) or (MESH,)
+    gateways = tuple(dict.fromkeys(row.spec.gateways))[:MAX_GATEWAYS] or (MESH,)
     return Binding(key, row.created, row.spec.hosts, gateways, exported, is_made_of_routes(row))
 
 
@@ -298,20 +331,16 @@ def egress_bindings(db: Mesh, namespace: str, hosts: EgressHostsKey | None) -> t
 def imports(hosts: EgressHostsKey | None, bound: Binding) -> bool:
     """Return whether a VirtualService is imported.
 
-    At least one of its hosts must overlap with a host that is imported from its namespace, and must not be excluded.
+    At least one of its hosts must overlap with a host that is imported from its namespace, and must not be excluded. An
+    imported host must match those of routes of the Gateway API completely.
     """
     if hosts is None or hosts.everything:
         return True
     sets = [s for s in (hosts.find(bound.key.namespace), hosts.everywhere) if s is not None]
     return any(
-        any(_overlaps(s, h, bound.by_route) for s in sets) and not any(s.excludes(h) for s in sets) for h in bound.hosts
+        any(s.imports(h) if bound.by_route else s.overlaps(h) for s in sets) and not any(s.excludes(h) for s in sets)
+        for h in bound.hosts
     )
-
-
-def _overlaps(imported: HostSet, host: str, whole: bool) -> bool:
-    """Return whether a host is imported. A partial overlap with a wildcard is sufficient, unless `whole` is set."""
-    wild, overlap = is_wildcard(host), subset_of if whole else matches
-    return any(host == h or ((wild or is_wildcard(h)) and overlap(host, h)) for h in imported.hosts)
 
 
 # -- VirtualServices for a host ----------------------------------------------------------------------------------------

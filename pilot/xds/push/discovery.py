@@ -22,7 +22,7 @@ from pilot.xds.push.feed import Feed, Feeds
 from pilot.xds.session.name_sets import NameSets
 from pilot.xds.session.session import Response, Session
 
-COLLECT_STEP = 500
+COLLECT_STEP = 2000
 """Number of values that one step of a sweep frees, which takes a few milliseconds."""
 LINGER = 30.0
 _log = scope("ads")

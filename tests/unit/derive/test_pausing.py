@@ -174,3 +174,32 @@ def _unlucky(db: NumberDatabase) -> int:
     """Return the part of the second sum that `total` omits."""
     number = db.numbers.peek("n00013")
     return 0 if number is None or number == 13 or number % 7 == 0 else 2 * number
+
+
+def test_inputs_of_an_interrupted_node_are_not_collected() -> None:
+    db = NumberDatabase()
+    db.unwatch(db.watch(total))
+    db.commit(())  # parks the node and its inputs
+    node = db.watch_later(total)
+    with db.pausing(lambda: True), pytest.raises(Paused):
+        db.refresh(node)
+    db.collect()
+    db.refresh(node)
+    assert db.commit([(db.numbers, "n00002", 20)]) == [node]
+    db.refresh(node)
+    assert node.value == 2 * (0 + 1 + 20)
+    db.unwatch(node)
+    db.collect()
+    assert len(db) == 0
+
+
+def test_node_that_is_watched_before_it_is_collected_follows_its_inputs() -> None:
+    db = NumberDatabase()
+    db.unwatch(db.watch(total))
+    db.commit(())  # parks the node and its inputs
+    node = db.watch_later(total)
+    db.collect()
+    db.refresh(node)
+    assert db.commit([(db.numbers, "n00002", 20)]) == [node]
+    db.refresh(node)
+    assert node.value == 2 * (0 + 1 + 20)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
+
+import yaml
 
 from testing.apiserver.definitions import definitions
 from testing.apiserver.folder import Arguments, Folder, read_arguments
@@ -39,6 +42,14 @@ def test_file_changes_are_applied_to_the_server(tmp_path: pathlib.Path) -> None:
     (tmp_path / "c.yml").unlink()
     assert folder.load()
     assert hosts(server) == {"b": "other.com"}
+
+
+def test_items_of_a_list_are_applied_to_the_server(tmp_path: pathlib.Path) -> None:
+    server, folder = folder_server(tmp_path)
+    items = [yaml.safe_load(ENTRY.format(name=name, host=f"{name}.com").replace("---", "")) for name in "ab"]
+    (tmp_path / "all.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    assert folder.load()
+    assert hosts(server) == {"a": "a.com", "b": "b.com"}
 
 
 def test_unchanged_objects_are_not_written(tmp_path: pathlib.Path) -> None:

@@ -130,3 +130,11 @@ def test_host_set(host: str, wildcards: list[str], is_covered: bool) -> None:
     hosts = HostMatcher(["*.a.b", "*.b", "b"])
     assert hosts.wildcards_of(host) == wildcards
     assert hosts.covers(host) is is_covered
+
+
+@pytest.mark.parametrize(
+    ("wildcard", "covered"),
+    [("*", ["b.a", "*.a.b", "b"]), ("*.b", ["*.a.b"]), ("*b", ["*.a.b", "b"]), ("*.c", [])],
+)
+def test_hosts_that_a_wildcard_matches(wildcard: str, covered: list[str]) -> None:
+    assert sorted(OverlappingHosts(["*.a.b", "b", "b.a"]).covered_by(wildcard)) == sorted(covered)

@@ -160,15 +160,16 @@ def _http_addresses(db: Mesh, facet: OutboundListenersFacet) -> tuple[ListenerAd
 # -- one listener ------------------------------------------------------------------------------------------------------
 
 
-@derived
+@derived_in_steps
 def outbound_listener_key(
     db: Mesh, address: ListenerAddressKey, facet: OutboundListenersFacet
-) -> OutboundListenerKey | None:
+) -> Generator[None, None, OutboundListenerKey | None]:
     """Return the key of the listener at an address, merged from all claims. Return None if it has no chains."""
     draft = ListenerDraft()
     wildcard = wildcards(facet.listening.ipv4, facet.listening.ipv6)[0]
     for claim in address.claims:
         _merge_claim(db, draft, claim, facet, wildcard)
+        yield
     if draft.port is None:
         return None
     return OutboundListenerKey(

@@ -26,7 +26,7 @@ from pilot.envoy.route.sidecar.domains import (
 )
 from pilot.envoy.route.sidecar.segment import HostKey, SegmentKey, host_domains, segment_domains, segment_hosts
 from pilot.envoy.route.sticky_session import find_sticky_session
-from pilot.lib.hosts import HostMatcher, is_wildcard
+from pilot.lib.hosts import OverlappingHosts, is_wildcard
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.model.virtual_addresses import AddressFamiliesFacet
 from pilot.mesh.registry.aliases import external_names
@@ -116,8 +116,9 @@ def _virtual_service_hosts(
         for rule in host.rules:
             by_rule.setdefault(rule, set()).add(host.port)
     rules_by_host: dict[tuple[str, int], list[ObjectKey]] = {}
+    overlapping = OverlappingHosts(services)
     for binding in bindings:
-        unknown_hosts = () if binding.by_route else _hosts_without_service(binding.hosts, services)
+        unknown_hosts = () if binding.by_route else _hosts_without_service(binding.hosts, services, overlapping)
         if not unknown_hosts or route_dependencies(db, binding.key) is None:
             continue
         # `by_rule` has the ports of wildcard hosts.
@@ -132,16 +133,14 @@ def _virtual_service_hosts(
     )
 
 
-def _hosts_without_service(hosts: Iterable[str], services: Mapping[str, list[int]]) -> list[str]:
+def _hosts_without_service(
+    hosts: Iterable[str], services: Mapping[str, list[int]], overlapping: OverlappingHosts
+) -> list[str]:
     """Return the hosts that do not belong to a service, exact hosts first. A wildcard that matches any service is
     omitted."""
     names = [h.lower() for h in hosts]
     exact = [h for h in names if not is_wildcard(h) and h not in services]
-    if not (wildcards := [h for h in names if is_wildcard(h)]):
-        return exact
-    wildcard_set, service_set = HostMatcher(wildcards), HostMatcher(services)
-    covering = {h for service in services for h in wildcard_set.wildcards_of(service)}
-    return exact + [h for h in wildcards if h not in covering and not service_set.covers(h)]
+    return exact + [h for h in names if is_wildcard(h) and not overlapping.overlap(h)]
 
 
 def _candidate_rules(db: Mesh, rules: list[ObjectKey]) -> tuple[ObjectKey, ...]:

@@ -29,6 +29,11 @@ MAX_PARTS = 8192
 
 1000 routes with 2 hosts each, for HTTP and HTTPS, have 4000 parts.
 """
+MAX_RULES = 32_768
+"""Maximum number of rules in all parts of the routes in a namespace. Each rule takes about 400 bytes."""
+FEW_PARTS = 1000
+"""Number of parts of a namespace up to which its rules are not counted, so that an edit of them affects its own route
+only."""
 
 
 class RoutePart(NamedTuple):
@@ -97,7 +102,7 @@ _all_parts: Gather[RouteKey, [], tuple[RoutePart, ...]] = Gather("parts_of_route
 
 @hub
 def excess_parts(db: Mesh) -> Mapping[RouteKey, int]:
-    """Return the routes that are beyond the limit for their namespace, with the number of parts of each.
+    """Return the routes that are beyond the limits for their namespace, with the number of parts of each.
 
     Older routes take precedence.
     """
@@ -106,13 +111,19 @@ def excess_parts(db: Mesh) -> Mapping[RouteKey, int]:
         by_namespace.setdefault(parts[0].route.namespace, []).append(parts)
     excess: dict[RouteKey, int] = {}
     for routes in by_namespace.values():
-        if sum(map(len, routes)) > MAX_PARTS:
-            total = 0
+        if sum(map(len, routes)) > FEW_PARTS:
+            total = rules = 0
             for parts in sorted(routes):
                 total += len(parts)
-                if total > MAX_PARTS:
+                rules += len(parts) * _rule_count(db, parts[0].route, parts[0].mesh)
+                if total > MAX_PARTS or rules > MAX_RULES:
                     excess[parts[0].route] = len(parts)
     return excess
+
+
+@derived
+def _rule_count(db: Mesh, route: RouteKey, mesh: bool) -> int:
+    return len(converted_rules(db, route, mesh).rules)
 
 
 @hub
@@ -159,8 +170,13 @@ def _merged(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
     )
 
 
+@derived
+def _sorted_rules(db: Mesh, route: RouteKey, mesh: bool) -> tuple[HTTPRoute, ...]:
+    return tuple(sorted(converted_rules(db, route, mesh).rules, key=by_specificity))
+
+
 def _rules_of(db: Mesh, part: RoutePart) -> tuple[HTTPRoute, ...]:
-    rules = tuple(sorted(converted_rules(db, part.route, part.mesh).rules, key=by_specificity))
+    rules = _sorted_rules(db, part.route, part.mesh)
     return tuple(_at_port(rule, part.port) for rule in rules) if part.port else rules
 
 

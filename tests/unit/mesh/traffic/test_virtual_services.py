@@ -10,8 +10,10 @@ from pilot.config.object import ObjectKey
 from pilot.config.problem import Problem
 from pilot.mesh.model.facets import ScopeFacet
 from pilot.mesh.scope.egress_hosts import parse_hosts
+from pilot.mesh.traffic.delegation import MAX_MERGED_PAIRS
 from pilot.mesh.traffic.virtual_service_names import qualify_gateway
 from pilot.mesh.traffic.virtual_services import (
+    MAX_GATEWAYS,
     ViewerKey,
     check_delegates,
     egress_virtual_services,
@@ -21,6 +23,7 @@ from pilot.mesh.traffic.virtual_services import (
     virtual_services_for,
     virtual_services_of,
 )
+from testing.mesh.problems import problems_of
 from testing.mesh.world import World
 
 VIRTUAL_SERVICE = """
@@ -223,3 +226,28 @@ spec: {{egress: [{{hosts: {hosts}}}]}}
     sets = parse_hosts(hosts, "a")
     matches = set(names(virtual_services_of(harness.mesh, "a.x.com", "b", ViewerKey("a", sets))))
     assert matches == ({"in-a"} & set(expected) or ({"wild-b"} & set(expected)))
+
+
+def test_delegates_with_too_many_combinations_of_matches_are_ignored_and_reported() -> None:
+    matches = ", ".join(f"{{uri: {{prefix: /a/{n}}}}}" for n in range(100))
+    leaf = manifest("leaf", "team", f"http: [{{match: [{matches}], route: [{{destination: {{host: reviews}}}}]}}]")
+    rules = ", ".join(
+        f"{{match: [{', '.join(['{uri: {prefix: /a}}'] * 40)}], delegate: {{name: leaf, namespace: team}}}}"
+        for _ in range(3)
+    )
+    harness = world(leaf, manifest("root", "ns", f"hosts: [shop.com], http: [{rules}]"))
+    merged = virtual_service(harness.mesh, ObjectKey("ns", "root"))
+    assert merged is not None
+    assert [len(rule.match) for rule in merged.spec.http] == [4000, 4000]
+    (problem,) = delegate_problems(harness)
+    assert problem.path == "http[2].delegate"
+    assert f"at most {MAX_MERGED_PAIRS}" in problem.message
+
+
+def test_virtual_service_is_bound_to_a_limited_number_of_gateways() -> None:
+    names = [f"g{n}" for n in range(MAX_GATEWAYS + 1)]
+    harness = world(manifest("vs", "ns", f"hosts: [shop.com], gateways: [{', '.join(names)}], {TO}"))
+    bound = [bool(virtual_services_for(harness.mesh, "ns", f"ns/{name}")) for name in names]
+    assert bound == [True] * MAX_GATEWAYS + [False]
+    problems = [problem for problem in problems_of(harness) if problem.code == "too-many"]
+    assert [(problem.object.name, problem.path) for problem in problems] == [("vs", "spec.gateways")]

@@ -34,11 +34,11 @@ export function model(mesh, opened, chosen) {
   if (hidden) services = [...services].sort((a, b) => rank(a) - rank(b) || compare(a.host, b.host)).slice(0, MOST);
   services.sort((a, b) => compare(a.host, b.host));
   const nodes = [];
-  for (const [place, gateway] of gateways) if (!inside || touched.has(place)) nodes.push({ id: place, kind: "gateway", h: 42, title: gateway.name, about: `gateway in ${gateway.namespace}`, data: gateway });
+  for (const [place, gateway] of gateways) if (!inside || touched.has(place)) nodes.push({ id: place, kind: "gateway", h: 42, title: gateway.name, about: `gateway in ${gateway.namespace}`, brief: `in ${gateway.namespace}`, data: gateway });
   for (const [place, namespace] of [...namespaces].sort((a, b) => compare(a[0], b[0]))) {
     if (inside ? place !== `namespace ${opened}` && touched.has(place) : true) {
       const parts = [count(namespace.count, "service"), namespace.proxies && count(namespace.proxies, "proxy", "proxies")].filter(Boolean);
-      nodes.push({ id: place, kind: "namespace", h: 42, title: namespace.name, about: parts.join(" · "), data: namespace });
+      nodes.push({ id: place, kind: "namespace", h: 42, title: namespace.name, about: parts.join(" · "), brief: parts[0], data: namespace });
     }
   }
   for (const service of services) nodes.push({ id: service.place, kind: "service", h: 40, title: shortHost(service.host, service.namespace), about: service.total < 0 ? "" : `${service.ready}/${service.total}`, data: service });
@@ -114,12 +114,14 @@ export class Graph {
       data.mtls === "STRICT" && icon("lock"), data.access === "restricted" && icon("shield"), data.access === "closed" && icon("closed"),
     ] : [];
     const flow = rate ? h("small", { class: rate.errors > 0.01 * rate.rate ? "flow failing" : "flow", title: rateText(rate) }, shortRate(rate, node.kind !== "service")) : null;
-    const about = `${node.kind} ${node.title}${node.about ? `, ${node.about}` : ""}, ${words}${data.mtls ? `, mutual TLS ${data.mtls}` : ""}${data.access && data.access !== "open" ? `, access ${data.access}` : ""}`;
+    const about = node.brief && node.about.length > Math.floor((at.w - 46) / 6) ? node.brief : node.about;
+    const unseen = ` ${node.kind} ${node.title}, ${node.about ? `${node.about}, ` : ""}${words}${data.mtls ? `, mutual TLS ${data.mtls}` : ""}${data.access && data.access !== "open" ? `, access ${data.access}` : ""}`;
     const made = h(
-      "a", { class: `box ${node.kind} ${level}${flow ? " rated" : ""}`, href: node.kind === "service" ? toService(data) : toPlace(node.id), "data-place": node.id, "aria-label": about, title: `${node.title}: ${words}`,
+      "a", { class: `box ${node.kind} ${level}${flow ? " rated" : ""}`, href: node.kind === "service" ? toService(data) : toPlace(node.id), "data-place": node.id, title: `${node.title}: ${words}`,
         style: { left: `${at.x}px`, top: `${at.y}px`, width: `${at.w}px`, height: `${at.h}px` },
         onmouseenter: () => this.light(node.id), onmouseleave: () => this.light(""), onfocus: () => this.light(node.id), onblur: () => this.light("") },
-      h("span", { class: `shape ${level}`, "aria-hidden": "true" }), h("span", { class: "name" }, middle(node.title, Math.floor((at.w - 46) / 7)), h("small", {}, signs.filter(Boolean), rate?.p99 !== undefined && data.ready === data.total && node.kind === "service" ? null : node.about, rate?.p99 !== undefined && node.kind === "service" ? h("span", { class: "p99" }, latency(rate.p99)) : null)), flow,
+      h("span", { class: `shape ${level}`, "aria-hidden": "true" }), h("span", { class: "name" }, middle(node.title, Math.floor((at.w - 46) / 7)), h("small", {}, signs.filter(Boolean), rate?.p99 !== undefined && data.ready === data.total && node.kind === "service" ? null : about, rate?.p99 !== undefined && node.kind === "service" ? h("span", { class: "p99" }, latency(rate.p99)) : null)), flow,
+      h("span", { class: "unseen" }, unseen),
     );
     this.elements.set(node.id, made);
     return made;

@@ -22,6 +22,7 @@ from pilot.mesh.gateway_api.gateways import (
 from pilot.mesh.gateway_api.generated_names import listener_gateway
 from pilot.mesh.gateway_api.listeners import GatewayListener, listeners_of
 from pilot.mesh.gateway_api.reference_grants import ReferenceKey, may_refer
+from pilot.mesh.gateway_api.supported_features import GATEWAY_FEATURES
 from pilot.mesh.model.condition import Fault, StatusCondition, condition
 from pilot.mesh.model.credential_key import CredentialKey
 from pilot.mesh.registry.gateway_addresses import GatewayAddresses, find_addresses
@@ -61,6 +62,13 @@ def class_status(db: Mesh, name: str) -> tuple[StatusCondition, ...] | None:
         StatusCondition("Accepted", True, "Accepted", "Handled by Istio controller"),
         StatusCondition("SupportedVersion", True, "SupportedVersion", "Gateway API CRD version is supported"),
     )
+
+
+@derived
+def class_features(db: Mesh, name: str) -> tuple[str, ...]:
+    """Return the features that a GatewayClass reports. Classes without Gateways at the edge of the mesh report none."""
+    info = gateway_class(db, name)
+    return GATEWAY_FEATURES if info is not None and info.controller == db.settings.gateway_api.controller else ()
 
 
 def _listeners(db: Mesh, kind: GroupKind, key: ObjectKey) -> tuple[tuple[GatewayListener, ListenerStatus], ...]:

@@ -39,6 +39,7 @@ from pilot.mesh.lowering.gateway_api.routes import RouteKey
 from pilot.mesh.model.condition import StatusCondition
 from pilot.mesh.status.gateway_status import (
     GatewayStatus,
+    class_features,
     class_status,
     gateway_status,
     listener_set_status,
@@ -75,9 +76,10 @@ class LocalObjects(NamedTuple):
 
 
 class ClassStatus(NamedTuple):
-    """The status of a GatewayClass."""
+    """The status of a GatewayClass. `features` are the names of supported features."""
 
     conditions: tuple[StatusCondition, ...]
+    features: tuple[str, ...]
 
 
 class RouteStatus(NamedTuple):
@@ -130,7 +132,7 @@ Status = (
 
 def _class(db: Mesh, key: ObjectKey) -> Status | None:
     conditions = class_status(db, key.name)
-    return ClassStatus(conditions) if conditions is not None else None
+    return ClassStatus(conditions, class_features(db, key.name)) if conditions is not None else None
 
 
 def _ingress(db: Mesh, key: ObjectKey) -> Status | None:

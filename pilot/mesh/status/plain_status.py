@@ -53,7 +53,8 @@ def plain_conditions(conditions: Iterable[StatusCondition]) -> list[Plain]:
 
 @_to_plain.register
 def _(status: ClassStatus, kind: GroupKind, controller: str) -> Plain:
-    return {"conditions": plain_conditions(status.conditions)}
+    features = {"supportedFeatures": [{"name": name} for name in status.features]} if status.features else {}
+    return {"conditions": plain_conditions(status.conditions), **features}
 
 
 @_to_plain.register

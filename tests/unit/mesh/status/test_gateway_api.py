@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from pilot.config.group_kind import GATEWAY_API, GroupKind
-from pilot.config.kinds.gateway_api import HTTP_ROUTE
+from pilot.config.kinds.gateway_api import GATEWAY_CLASS, HTTP_ROUTE
 from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef
 from pilot.debug.pages.statuses import statusz
@@ -741,6 +741,24 @@ def test_builtin_class_remains_when_an_object_names_another_controller() -> None
     )
     assert gateway_class(harness.mesh, "istio") is not None
     assert class_status(harness.mesh, "istio") is None
+
+
+def test_class_of_gateways_at_the_edge_reports_supported_features() -> None:
+    """The conformance suite of the Gateway API takes the features to test from this status."""
+    harness = world()
+
+    def features(name: str) -> list[str]:
+        status = object_status(harness.mesh, ObjectRef(GATEWAY_CLASS.id, "", name))
+        assert status is not None
+        return [item["name"] for item in plain_status(status, GATEWAY_CLASS.id, "c").get("supportedFeatures", ())]
+
+    names = features("istio")
+    assert {"Gateway", "HTTPRouteCORS", "TLSRouteModeTerminate"} <= set(names)
+    assert names == sorted(set(names)), "the specification requires alphabetical order"
+    assert len(names) <= 64, "the CustomResourceDefinition allows no more"
+    assert not [name for name in names if name.startswith("Mesh")], "these belong to the mesh, not to a class"
+    assert not {"UDPRoute", "GatewayBackendClientCertificate"} & set(names)
+    assert features("istio-remote") == []
 
 
 @pytest.mark.parametrize(

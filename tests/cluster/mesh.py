@@ -34,7 +34,7 @@ async def call(box: Box, source: str, url: str, *options: str, area: str = SHOP)
 async def call_until(box: Box, source: str, url: str, *options: str, area: str = SHOP) -> dict[str, Any]:
     """Call until there is an answer."""
     answer: dict[str, Any] = await box.until(
-        lambda: call(box, source, url, *options, area=area), 20, f"{source} calls {url}"
+        lambda: call(box, source, url, *options, area=area), 60, f"{source} calls {url}"
     )
     return answer
 
@@ -82,7 +82,7 @@ async def call_gateway(box: Box, area: str, scheme: str = "http", *options: str)
     address = service["status"]["loadBalancer"]["ingress"][0]["ip"]
     hosts = [word for port in (80, 443) for word in ("--resolve", f"{HOST}:{port}:{address}")]
     words = ("curl", "-sS", "--fail", "--max-time", "5", *hosts, *options, f"{scheme}://{HOST}/home")
-    answer = json.loads(await box.until(lambda: box.command(*words), 20, "the gateway answers"))
+    answer = json.loads(await box.until(lambda: box.command(*words), 60, "the gateway answers"))
     assert answer["pod"].startswith("front-"), answer
 
 

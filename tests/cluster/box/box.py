@@ -105,7 +105,7 @@ class Box:
         for manifest in manifests:
             await self.kubectl("apply", "--server-side", "-f", "-", text=manifest)
 
-    async def wait_available(self, namespace: str, *names: str, seconds: int = 60) -> None:
+    async def wait_available(self, namespace: str, *names: str, seconds: int = 240) -> None:
         """Wait until all replicas of Deployments are available, at their newest version."""
         for name in names:
             await self.kubectl("rollout", "status", f"deployment/{name}", f"-n{namespace}", f"--timeout={seconds}s")

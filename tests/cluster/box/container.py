@@ -148,6 +148,8 @@ class Container:
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             start_new_session=True, env=spec["environment"],
         )  # fmt: skip
+        for file in self.cgroup.files:  # it ends with the container
+            pathlib.Path(file).write_text(str(process.pid))
         try:
             async with asyncio.timeout(seconds):
                 output, _ = await process.communicate()

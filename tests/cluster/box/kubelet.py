@@ -28,9 +28,10 @@ class Kubelet:
         await self._api.watch("/api/v1/pods", self._on_change, f"spec.nodeName={NODE_NAME}")
 
     def find(self, namespace: str, prefix: str) -> list[PodRunner]:
-        """Return the pods of a namespace whose names have a prefix."""
-        pods = [r for r in self.runners.values() if r.pod["metadata"]["namespace"] == namespace]
-        return [runner for runner in pods if runner.pod["metadata"]["name"].startswith(prefix)]
+        """Return the pods of a namespace whose names have a prefix, and that are not to end."""
+        pods = ((runner.pod["metadata"], runner) for runner in self.runners.values())
+        alive = (pod for pod in pods if pod[0]["namespace"] == namespace and "deletionTimestamp" not in pod[0])
+        return [runner for metadata, runner in alive if metadata["name"].startswith(prefix)]
 
     async def stop(self) -> None:
         for task in self._tasks.values():

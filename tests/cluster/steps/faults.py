@@ -38,7 +38,7 @@ async def _kill_randomly(box: Box) -> str:
         await box.kubectl("scale", "deployment/reviews", f"-n{SHOP}", f"--replicas={rng.randint(1, 2)}")
         await box.apply(objects(istio("networking", "DestinationRule", "reviews", SHOP, _settings(kills))))
         await asyncio.sleep(rng.uniform(1, 20))
-    await box.wait_available(SYSTEM, "istiod", seconds=120)
+    await box.wait_available(SYSTEM, "istiod")
     return f"istiod killed {kills} times in {KILLING_SECONDS} s, with edits and scaling"
 
 

@@ -67,7 +67,7 @@ async def _strict(box: Box) -> str:
             return "reset" in str(error) or "empty reply" in str(error).lower()
         return False
 
-    await box.until(refused, 20, "plaintext is refused")
+    await box.until(refused, 60, "plaintext is refused")
     await call(box, "front", "http://books/list")
     return "STRICT refuses plaintext from outside of the mesh, and mutual TLS continues"
 
@@ -127,7 +127,7 @@ async def _reach_outside(box: Box) -> str:
             return True
         return False
 
-    await box.until(is_blocked, 20, "REGISTRY_ONLY blocks the host")
+    await box.until(is_blocked, 60, "REGISTRY_ONLY blocks the host")
     port = {"number": OUTSIDE_PORT, "name": "http", "protocol": "HTTP"}
     entry = {"hosts": [OUTSIDE], "ports": [port], "resolution": "DNS", "location": "MESH_EXTERNAL"}
     await box.apply(objects(istio("networking", "ServiceEntry", "outside", SHOP, entry)))
@@ -169,7 +169,7 @@ async def _pilotctl(box: Box) -> str:
         async def lists_front() -> bool:
             return "front-" in await box.command("pilotctl", "proxy-status")
 
-        await box.until(lists_front, 20, "pilotctl lists the proxies")
+        await box.until(lists_front, 60, "pilotctl lists the proxies")
         front = box.kubelet.find(SHOP, "front")[0].pod["metadata"]["name"]
         clusters = await box.command("pilotctl", "proxy-config", "clusters", f"{front}.{SHOP}")
         assert "books.shop.svc.cluster.local" in clusters, clusters

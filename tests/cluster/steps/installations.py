@@ -118,7 +118,7 @@ async def _is_logged(box: Box) -> str:
         await call_until(box, "front", "http://books/logged")
         return "/logged" in await log_of(box, "books")
 
-    await box.until(is_logged, 20, "the request is in the access log")
+    await box.until(is_logged, 60, "the request is in the access log")
     return "the mesh config of the installation turns on access logs"
 
 

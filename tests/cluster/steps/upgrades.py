@@ -74,4 +74,4 @@ async def run_short(box: Box) -> AsyncIterator[str]:
 
 async def _restart(box: Box, name: str) -> None:
     await box.kubectl("rollout", "restart", f"deployment/{name}", f"-n{SHOP}")
-    await box.wait_available(SHOP, name, seconds=120)
+    await box.wait_available(SHOP, name)

@@ -8,7 +8,8 @@ crossings and edits of those in tests/conformance and in the folders of --scenar
 from the same server, and every proxy connects to both. A difference is reported if it remains after a while.
 
 Differences are grouped by cause: the type of proxy, the type of resource, and the path of the field. The smallest set of
-objects that still shows a cause is written to a file in --out. Causes that docs/differences.md explains are counted.
+objects that still shows a cause is written to a file in --out with --minimize. A cause may come from what a control plane
+remembers of earlier meshes: --replay compares such files with new processes. Causes that docs/differences.md explains are counted.
 Ambient mode is enabled, the same mesh config is used for both, and ages of objects are their order of creation.
 """
 
@@ -69,7 +70,8 @@ ATTEMPTS = 40
 """Meshes that are tried to find the smallest one for a cause."""
 Explanation = tuple[str, str]
 EXPLAINED: tuple[Explanation, ...] = (
-    (r"matchTypedSubjectAltNames|matchSubjectAltNames", "the endpoints of a service are removed"),
+    (r"match(Typed)?SubjectAltNames|defaultValidationContext$", "the endpoints of a service are removed"),
+    (r"^ztunnel WADS ", "an AuthorizationPolicy for a ztunnel has a condition on HTTP requests"),
     (r"maxDirectResponseBodySizeBytes", "a patch merges into a value that other resources share"),
     (r"provider_jwks|localJwks", "the keys of a token issuer have not been fetched"),
 )
@@ -128,8 +130,9 @@ class Comparison:
         self._write_mesh_config(mesh)
         self.rejected += len(await self._cluster.replace(mesh.objects))
         await asyncio.sleep(SETTLED)
-        if not await self._compare(mesh):
-            return {}
+        first = await self._compare(mesh)
+        if all(explanation(d.cause) for d in first):
+            return {d.cause: d for d in first}
         await asyncio.sleep(LATER)
         return {d.cause: d for d in reversed(await self._compare(mesh))}
 
@@ -176,6 +179,8 @@ def _changed(proxy: ScenarioProxy, kind: str, name: str, theirs: Any, mine: Any)
     """Return the difference of a resource, whose cause is its first path that differs."""
     left, right = leaves_of(theirs), leaves_of(mine)
     paths = sorted(p for p in left.keys() | right.keys() if left.get(p, left) != right.get(p, right))
+    unexplained = [p for p in paths if not explanation(f"{proxy.type} {kind} {generalize(p)}")]
+    paths = unexplained or paths
     rows = [f"{path}: istiod {_show(left, path)}, here {_show(right, path)}" for path in paths[:4]]
     text = f"{name}: {len(paths)} paths\n        " + "\n        ".join(rows)
     return [Difference(f"{proxy.type} {kind} {generalize(paths[0])}", proxy.name, text)] if paths else []
@@ -213,9 +218,9 @@ async def minimal(comparison: Comparison, mesh: Scenario, difference: Difference
     return mesh
 
 
-def explanation(difference: Difference) -> str:
-    """Return the row of docs/differences.md that explains a difference, or an empty string."""
-    return next((row for pattern, row in EXPLAINED if re.search(pattern, difference.cause)), "")
+def explanation(cause: str) -> str:
+    """Return the row of docs/differences.md that explains a cause, or an empty string."""
+    return next((row for pattern, row in EXPLAINED if re.search(pattern, cause)), "")
 
 
 def write_case(path: pathlib.Path, mesh: Scenario, difference: Difference) -> None:
@@ -225,11 +230,32 @@ def write_case(path: pathlib.Path, mesh: Scenario, difference: Difference) -> No
     path.write_text(f"# {header}\n# mesh config: {json.dumps(mesh.mesh_config)}\n{objects}")
 
 
+def read_case(path: pathlib.Path) -> Scenario:
+    """Return the mesh of a cause that `write_case` wrote."""
+    text = path.read_text()
+    header, config = text.splitlines()[:2]
+    proxies = [ScenarioProxy(p["name"], False, tuple(p["types"]), p["node"]) for p in json.loads(header[2:])["proxies"]]
+    objects = [o for o in yaml.safe_load_all(text) if o]
+    return Scenario(path, objects, {}, json.loads(config.removeprefix("# mesh config: ")), "", proxies, [])
+
+
+async def replay(comparison: Comparison, paths: Sequence[pathlib.Path]) -> bool:
+    """Compare the meshes of causes again, and return whether all of their causes are explained or gone."""
+    remaining = 0
+    for path in paths:
+        differences = await comparison.differences(read_case(path))
+        print(f"{path.name}: {len(differences)} causes", flush=True)
+        for cause, difference in differences.items():
+            remaining += not explanation(cause)
+            print(f"  {explanation(cause) or 'UNEXPLAINED'} | {cause}\n      {difference.text}", flush=True)
+    return not remaining
+
+
 async def explore(comparison: Comparison, options: argparse.Namespace) -> bool:
     """Compare random meshes, and return whether all causes in the last 500 are explained."""
     paths = find_scenarios([MESHES, *options.scenarios], options.words)
     rng = random.Random(options.seed)
-    meshes = RandomMeshes([load_scenario(path) for path in paths], rng)
+    meshes = RandomMeshes([load_scenario(path) for path in paths], rng, whole_patches=True)
     causes: collections.Counter[str] = collections.Counter()
     last: dict[str, int] = {}
     deadline, number, equal = time.monotonic() + options.seconds, 0, 0
@@ -242,10 +268,10 @@ async def explore(comparison: Comparison, options: argparse.Namespace) -> bool:
         except (TimeoutError, grpc.RpcError) as error:
             print(f"{number} {mesh.name}: {type(error).__name__} {str(error)[:200]}", flush=True)
             continue
-        equal += not differences
+        equal += all(explanation(cause) for cause in differences)
         for cause, difference in differences.items():
             causes[cause] += 1
-            if explanation(difference):
+            if explanation(cause):
                 continue
             last[cause] = number
             if causes[cause] == 1:
@@ -259,13 +285,15 @@ async def explore(comparison: Comparison, options: argparse.Namespace) -> bool:
                     write_case(path, mesh, difference)
         if number % 20 == 0:
             print(
-                f"{number} meshes, {equal} equal, {len(causes)} causes, {comparison.rejected} objects rejected by the server",
+                f"{number} meshes, {equal} without unexplained differences, {len(causes)} causes, {comparison.rejected} objects rejected by the server",
                 flush=True,
             )
     recent = [cause for cause, seen in last.items() if seen > number - 500]
     for cause, count in causes.most_common():
         print(f"{count:5}  {'explained' if cause not in last else 'UNEXPLAINED'}  {cause}")
-    print(f"{number} meshes, {equal} equal, {len(last)} unexplained causes, {len(recent)} of them in the last 500")
+    print(
+        f"{number} meshes, {equal} without unexplained differences, {len(last)} unexplained causes, {len(recent)} of them in the last 500"
+    )
     return not recent
 
 
@@ -299,7 +327,8 @@ async def run(options: argparse.Namespace, folder: pathlib.Path) -> bool:
             ours = Plane("ours", here, kubeconfig, folder)
             processes.append(ours)
             await asyncio.to_thread(ours.wait_ready)
-            return await explore(Comparison(cluster, reference, ours, folder), options)
+            comparison = Comparison(cluster, reference, ours, folder)
+            return await (replay(comparison, options.replay) if options.replay else explore(comparison, options))
     finally:
         for process in reversed(processes):
             process.stop()
@@ -315,6 +344,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3600)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minimize", action="store_true", help="find the smallest mesh of each cause")
+    parser.add_argument("--replay", type=pathlib.Path, nargs="+", default=[], help="meshes of causes to compare again")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="folder for the meshes of causes")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)

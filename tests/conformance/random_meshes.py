@@ -16,6 +16,7 @@ from pilot.ingest.decode import decode_document
 from tests.conformance.scenario import Plain, Scenario, ScenarioProxy, Step, identity
 
 MAX_PROXIES = 6
+_MAX_DEPTH = 20
 _CONFIGURED_GROUPS = ("istio.io", "gateway.networking.k8s.io", "networking.k8s.io")
 Path = tuple[str | int, ...]
 
@@ -24,11 +25,12 @@ class RandomMeshes:
     """A source of random meshes, which consist of valid objects.
 
     A mesh consists of one scenario, and of some objects and proxies of a second one. Its edits remove objects and
-    fields, copy objects, and take values from objects of the same kind in any scenario.
+    fields, copy objects, and take values from objects of the same kind in any scenario. Patches of EnvoyFilters are only
+    added and removed as a whole if `whole_patches` is set, because others are often invalid.
     """
 
-    def __init__(self, scenarios: Sequence[Scenario], rng: random.Random) -> None:
-        self._rng, self._scenarios = rng, scenarios
+    def __init__(self, scenarios: Sequence[Scenario], rng: random.Random, whole_patches: bool = False) -> None:
+        self._rng, self._scenarios, self._whole_patches = rng, scenarios, whole_patches
         self._donors: dict[str, list[Plain]] = defaultdict(list)
         for scenario in scenarios:
             for plain in (*scenario.objects, *(o for step in scenario.steps for o in step.objects)):
@@ -93,7 +95,8 @@ class RandomMeshes:
 
     def _change(self, plain: Plain) -> None:
         """Remove a field of an object, or take a value from another object of its kind."""
-        paths = list(_paths(plain.get("spec")))
+        depth = 2 if self._whole_patches and plain["kind"] == "EnvoyFilter" else _MAX_DEPTH
+        paths = [path for path in _paths(plain.get("spec")) if len(path) <= depth]
         if not paths:
             return
         if self._rng.random() < 0.4:
@@ -102,7 +105,7 @@ class RandomMeshes:
             del parent[path[-1]]
             return
         donor = self._rng.choice(self._donors[plain["kind"]])
-        shared = [path for path in _paths(donor.get("spec")) if _has(plain["spec"], path[:-1])]
+        shared = [p for p in _paths(donor.get("spec")) if len(p) <= depth and _has(plain["spec"], p[:-1])]
         if shared:
             path = self._rng.choice(shared)
             parent, value = _at(plain["spec"], path[:-1]), copy.deepcopy(_at(donor["spec"], path))

@@ -1,0 +1,1 @@
+"""The conformance suite of the Gateway API, on any cluster or on one without container runtime."""

@@ -1,0 +1,88 @@
+"""Runs the conformance suite of the Gateway API: `python -m tests.cluster.gateway_api [--box] [--channel standard]`.
+
+Without `--box`, it runs on the cluster of KUBECONFIG, which needs the CustomResourceDefinitions of the channel and the
+control plane. With `--box`, a cluster without container runtime is made and the control plane is installed on it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.metadata
+import os
+import pathlib
+import subprocess
+import sys
+
+from tests.cluster.box.box import Box
+from tests.cluster.box.namespaces import in_namespaces
+from tests.cluster.box.programs import reason_to_skip
+from tests.cluster.gateway_api.suite import (
+    CHANNELS,
+    GATEWAY_PROFILES,
+    MESH_PROFILES,
+    add_images,
+    build_programs,
+    command,
+    definitions,
+    options,
+)
+from tests.cluster.steps.installations import install_with_kubectl
+
+INSIDE = "--inside"
+SECONDS = 3 * 3600
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.cluster.gateway_api", description=__doc__)
+    parser.add_argument("--box", action="store_true", help="make a cluster, as root")
+    parser.add_argument("--channel", choices=CHANNELS, default="standard")
+    parser.add_argument("--profile", action="append", choices=(*GATEWAY_PROFILES, *MESH_PROFILES))
+    parser.add_argument("--test", default="", help="run one test")
+    parser.add_argument("--report", type=pathlib.Path, default=pathlib.Path("conformance.yaml"))
+    parser.add_argument(INSIDE, action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args(arguments)
+
+
+def _suite(chosen: argparse.Namespace) -> list[str]:
+    profiles = chosen.profile or [*GATEWAY_PROFILES, *MESH_PROFILES]
+    version = importlib.metadata.version("pyistiod")
+    labels = {"istio-injection": "enabled"} if set(profiles) & set(MESH_PROFILES) else {}
+    report = chosen.report.absolute()
+    plain = options(chosen.channel, profiles, version, labels, report)
+    return command(report.with_suffix(".options.json"), plain, chosen.test)
+
+
+async def _run_in_box(chosen: argparse.Namespace) -> int:
+    """Install the control plane on a new cluster, and run the suite there."""
+    add_images()
+    async with Box() as box:
+        files = [word for file in definitions(chosen.channel) for word in ("-f", file)]
+        await box.kubectl("apply", "--server-side", *files)
+        await install_with_kubectl(box)
+        environ = {**os.environ, "KUBECONFIG": str(box.kubernetes.kubeconfig)}
+        process = await asyncio.create_subprocess_exec(*_suite(chosen), env=environ)
+        async with asyncio.timeout(SECONDS):
+            code = await process.wait()
+        if code:
+            print(await box.describe(), file=sys.stderr)
+        return code
+
+
+def main() -> None:
+    """Run the suite."""
+    chosen = _parse(sys.argv[1:])
+    if chosen.inside:
+        sys.exit(asyncio.run(_run_in_box(chosen)))
+    if chosen.box and (reason := reason_to_skip()):
+        sys.exit(reason)
+    if chosen.box and not set(chosen.profile or MESH_PROFILES).isdisjoint(MESH_PROFILES):
+        sys.exit("the cluster has no exec, which the profiles of the mesh need: select others with --profile")
+    build_programs()
+    if chosen.box:
+        words = [sys.executable, "-m", "tests.cluster.gateway_api", INSIDE, *sys.argv[1:]]
+        sys.exit(subprocess.run(in_namespaces(*words), check=False).returncode)
+    sys.exit(subprocess.run(_suite(chosen), check=False).returncode)
+
+
+main()

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 import click
 from click.shell_completion import add_completion_class
 
-from pilot.cli.ctl.client import DEFAULT_PORT
 from pilot.cli.ctl.command import LazyGroup, Section
 from pilot.cli.ctl.completions import QuotingBashComplete
-from pilot.cli.ctl.connection import with_addresses
+from pilot.cli.ctl.connection import with_connection
 from pilot.lib.build_info import build_info
 
 _COMMANDS = "pilot.cli.ctl.commands"
@@ -71,9 +70,6 @@ SECTIONS = (
 )
 
 
-_PORT_FORWARD = (
-    f"pilotctl reaches the control plane with --address: forward its port {DEFAULT_PORT} with kubectl port-forward"
-)
 _NO_INJECTOR = "use pilotctl kube-inject, and kubectl get mutatingwebhookconfigurations for the webhooks of a cluster"
 _NO_REMOTE_SECRET = "not supported: create the Secret with kubectl, with the label istio/multiCluster=true"
 _DIRECTORIES = "directories are always read recursively"
@@ -91,11 +87,6 @@ HINTS = {
     "metrics": "not supported: ask Prometheus for the metrics of workloads",
     "check-inject": _NO_INJECTOR,
     "injector": _NO_INJECTOR,
-    "--context": _PORT_FORWARD,
-    "--kubeconfig": _PORT_FORWARD,
-    "-c": _PORT_FORWARD,
-    "--istioNamespace": _PORT_FORWARD,
-    "-i": _PORT_FORWARD,
     "--recursive": _DIRECTORIES,
     "-R": _DIRECTORIES,
 }
@@ -117,7 +108,7 @@ INTERRUPTED = 130
         "max_content_width": 120,
     },
 )
-@with_addresses
+@with_connection
 @click.option(
     "--kubeclient-timeout",
     metavar="DURATION",

@@ -134,6 +134,35 @@ class ApiClient:
                 if rest.strip():
                     raise Unreachable(f"{path}: the response ended in the middle of a line")
 
+    @contextlib.asynccontextmanager
+    async def websocket(
+        self, path: str, query: Mapping[str, str], protocol: str
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """Return a context manager for a WebSocket of a subprotocol.
+
+        Raise ApiError if the server rejects the request. Raise Unreachable if it does not respond.
+        """
+        access = await self._current_access()
+        headers = {"User-Agent": f"pyistiod/{build_info().version}"}
+        if access.authorization:
+            headers["Authorization"] = access.authorization
+        with _network_errors(path):
+            try:
+                async with asyncio.timeout(self.timeouts.connect + self.timeouts.response):
+                    socket = await self._open_session().ws_connect(
+                        access.server + path,
+                        params=query,
+                        protocols=(protocol,),
+                        headers=headers,
+                        proxy=access.proxy or None,
+                        max_msg_size=LARGEST_RESPONSE,
+                        **self._tls(access),
+                    )
+            except aiohttp.WSServerHandshakeError as error:
+                raise error_from_response(error.status, b"", "") from error
+        async with socket:
+            yield socket
+
     async def use_credentials(self, credentials: Credentials) -> None:
         """Switch to other credentials, and abort requests that use the old credentials."""
         self._credentials, self._access = credentials, None

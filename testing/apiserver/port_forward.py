@@ -12,6 +12,8 @@ from testing.apiserver.request_info import RequestInfo
 from testing.apiserver.spdy import Data, Ping, Reset, SpdyConnection, StreamOpened
 
 PROTOCOL = "SPDY/3.1+portforward.k8s.io"
+CHANNELS = "v4.channel.k8s.io"
+"""Protocol in which the first byte of a message is its channel: 0 for the data, and 1 for errors."""
 Address = tuple[str, int]
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -24,10 +26,13 @@ class PortForwards:
 
     async def answer(self, info: RequestInfo, request: web.Request) -> web.StreamResponse:
         """Serve one client until it disconnects. A request that is no WebSocket upgrade is rejected."""
-        socket = web.WebSocketResponse(protocols=[PROTOCOL], max_msg_size=0)
+        socket = web.WebSocketResponse(protocols=[PROTOCOL, CHANNELS], max_msg_size=0)
         if not socket.can_prepare(request):
             return web.Response(status=400, text="port-forwarding is served over WebSockets\n")
         await socket.prepare(request)
+        if socket.ws_protocol == CHANNELS:
+            await self._answer_channels(info, socket)
+            return socket
         tunnel = Tunnel(lambda port: self._connect(info, port), socket.send_bytes)
         try:
             async for message in socket:
@@ -37,11 +42,36 @@ class PortForwards:
             tunnel.close()
         return socket
 
+    async def _answer_channels(self, info: RequestInfo, socket: web.WebSocketResponse) -> None:
+        port = int(info.query["ports"])
+        for channel in (b"\0", b"\1"):
+            await socket.send_bytes(channel + port.to_bytes(2, "little"))
+        try:
+            reader, writer = await self._connect(info, port)
+        except OSError as error:
+            await socket.send_bytes(b"\1" + str(error).encode())
+            return
+        download = asyncio.create_task(_download(reader, socket))
+        try:
+            async for message in socket:
+                if message.type == WSMsgType.BINARY:
+                    writer.write(message.data[1:])
+        finally:
+            download.cancel()
+            writer.close()
+
     async def _connect(self, info: RequestInfo, port: int) -> Connection:
         address = self.ports.get((info.namespace, info.name, port))
         if address is None:
             raise OSError(f"no address is registered for port {port} of {info.namespace}/{info.name}")
         return await asyncio.open_connection(*address)
+
+
+async def _download(reader: asyncio.StreamReader, socket: web.WebSocketResponse) -> None:
+    with contextlib.suppress(ConnectionError):
+        while chunk := await reader.read(1 << 16):
+            await socket.send_bytes(b"\0" + chunk)
+        await socket.close()
 
 
 class Tunnel:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.parse
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -39,10 +40,13 @@ class PageClient:
     """Client for the debug pages of one control plane. `address` has any form that `parse_address` accepts.
 
     A request that takes more than `seconds` fails. `name` is that of the replica for users, by default the address.
+    `reason` returns why the last request failed, if the address knows, as a port-forward does.
     """
 
-    def __init__(self, address: str, seconds: float = _TIMEOUT, name: str = "") -> None:
-        self._seconds = seconds
+    def __init__(
+        self, address: str, seconds: float = _TIMEOUT, name: str = "", reason: Callable[[], str] = lambda: ""
+    ) -> None:
+        self._seconds, self._reason = seconds, reason
         try:
             self.address = parse_address(address, DEFAULT_PORT)
         except AddressError as error:
@@ -71,6 +75,8 @@ class PageClient:
         try:
             response = send(url, seconds=self._seconds)
         except UnreachableError as error:
+            if self.name != self.address:
+                raise CommandError(f"cannot reach {self.name}: {self._reason() or error}") from error
             raise CommandError(
                 f"cannot reach {self.address}: {error}. Is pilot-discovery running there? "
                 f"--address sets its monitoring address, port {DEFAULT_PORT} by default"

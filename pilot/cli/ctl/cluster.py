@@ -17,11 +17,14 @@ from pilot.kube.api_errors import KubeError
 from pilot.lib.duration import parse_duration
 
 if TYPE_CHECKING:
+    from pilot.kube.api_client import ApiClient
     from pilot.kube.object_client import ObjectClient
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Result = TypeVar("Result")
 MANAGER = "istio-operator"
+_OPTIONS = "pilotctl.options"
+"""Key of options in the `meta` of contexts, which a group shares with its commands."""
 _DEFAULT_PATH = "~/.kube/config"
 
 
@@ -46,17 +49,20 @@ class Cluster:
         """
         return asyncio.run(self._run(work, dry_run))
 
-    async def _run(self, work: Callable[[ObjectClient, ObjectClient], Awaitable[Result]], dry_run: bool) -> Result:
-        from pilot.kube.api_client import (
-            ApiClient,
-            RequestTimeouts,
-        )  # imports aiohttp, which is slow and not needed by commands that call no server
-        from pilot.kube.object_client import ObjectClient
+    def open_client(self) -> ApiClient:
+        """Return a new client for the API server."""
+        # It imports aiohttp, which is slow and not needed by commands that call no server.
+        from pilot.kube.api_client import ApiClient, RequestTimeouts
 
         timeouts = RequestTimeouts()
         if self._timeout is not None:
             timeouts = timeouts._replace(connect=self._timeout, response=self._timeout)
-        client = ApiClient(self._credentials, timeouts=timeouts)
+        return ApiClient(self._credentials, timeouts=timeouts)
+
+    async def _run(self, work: Callable[[ObjectClient, ObjectClient], Awaitable[Result]], dry_run: bool) -> Result:
+        from pilot.kube.object_client import ObjectClient
+
+        client = self.open_client()
         try:
             trial = ObjectClient(client, MANAGER, random.Random(), dry_run=True)
             return await work(trial if dry_run else ObjectClient(client, MANAGER, random.Random()), trial)
@@ -73,20 +79,52 @@ class Cluster:
 def with_cluster(function: Function) -> Function:
     """Add the options that select a cluster to a command, and pass it a Cluster as the last positional argument."""
 
-    @click.option(
-        "-c",
-        "--kubeconfig",
-        default="",
-        metavar="FILE",
-        help="kubeconfig (default: $KUBECONFIG, ~/.kube/config, or the pod's service account)",
-    )
-    @click.option("--context", "context_name", default="", metavar="NAME", help="kubeconfig context")
+    @with_cluster_options
     @functools.wraps(function)
-    def command(*arguments: Any, kubeconfig: str, context_name: str, **more: Any) -> Any:
-        timeout = _timeout(click.get_current_context().find_root().params.get("kubeclient_timeout"))
-        return function(*arguments, Cluster(_credentials(kubeconfig, context_name), kubeconfig, timeout), **more)
+    def command(*arguments: Any, **more: Any) -> Any:
+        return function(*arguments, selected_cluster(click.get_current_context()), **more)
 
     return command  # type: ignore[return-value]
+
+
+def with_cluster_options(function: Function) -> Function:
+    """Add the options that select a cluster to a command or group. `selected_cluster` reads them."""
+    return click.option(
+        "-c",
+        "--kubeconfig",
+        metavar="FILE",
+        expose_value=False,
+        callback=remember,
+        help="kubeconfig (default: $KUBECONFIG, ~/.kube/config, or the pod's service account)",
+    )(
+        click.option("--context", metavar="NAME", expose_value=False, callback=remember, help="kubeconfig context")(
+            function
+        )
+    )
+
+
+def remember(ctx: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """Keep the value of an option for `remembered`. The option of a command overrides that of its group."""
+    if value:
+        ctx.meta.setdefault(_OPTIONS, {})[parameter.name] = value
+    return value
+
+
+def remembered(ctx: click.Context, name: str) -> Any:
+    """Return the value of an option, or None if neither the command nor its group has it."""
+    return ctx.meta.get(_OPTIONS, {}).get(name)
+
+
+def selected_cluster(ctx: click.Context) -> Cluster:
+    """Return the cluster that the options of a command select."""
+    kubeconfig, context = remembered(ctx, "kubeconfig") or "", remembered(ctx, "context") or ""
+    timeout = _timeout(ctx.find_root().params.get("kubeclient_timeout"))
+    return Cluster(_credentials(kubeconfig, context), kubeconfig, timeout)
+
+
+def has_kubeconfig() -> bool:
+    """Return whether there is a kubeconfig at the default place."""
+    return bool(os.environ.get("KUBECONFIG")) or os.path.exists(os.path.expanduser(_DEFAULT_PATH))
 
 
 def _timeout(text: str | None) -> float | None:

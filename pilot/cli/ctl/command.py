@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from pilot.cli.ctl.connection import connect, with_addresses
+from pilot.cli.ctl.connection import connect, with_connection
 from pilot.cli.ctl.control_plane import exit_status, report_missing
 from pilot.cli.ctl.output import FORMATS, CommandResult, show
 from pilot.lib.suggestion import did_you_mean
@@ -103,12 +103,12 @@ class LazyGroup(click.Group):
 
 
 def with_client(function: Function) -> Function:
-    """Add the option --address to a command, and pass it a ControlPlane as the first argument.
+    """Add the options that select a control plane to a command, and pass it a ControlPlane as the first argument.
 
-    The option overrides --address of the top-level group. Replicas that do not answer are named at the end.
+    The options override those of the top-level group. Replicas that do not answer are named at the end.
     """
 
-    @with_addresses
+    @with_connection
     @functools.wraps(function)
     def command(**more: Any) -> Any:
         if more.get("proxy") == "":  # for example, because a variable of the shell is not set

@@ -162,16 +162,6 @@ MISTAKES = [
         "No such command 'x'; commands of istioctl experimental are top-level commands here: pilotctl --help lists them",
     ),
     (
-        "pilotctl proxy-status --context prod",
-        2,
-        "No such option '--context'; pilotctl reaches the control plane with --address: forward its port 15014 with kubectl port-forward",
-    ),
-    (
-        "pilotctl problems -i istio-system",
-        2,
-        "No such option '-i'; pilotctl reaches the control plane with --address: forward its port 15014 with kubectl port-forward",
-    ),
-    (
         "pilotctl analyze --recursive vs.yaml",
         2,
         "No such option '--recursive'; directories are always read recursively",

@@ -96,8 +96,8 @@ FOUND = 79
     metavar="CONTEXT",
     help="kubeconfig context of another cluster, whose Services are compared; may be repeated",
 )
-@click.option("-r", "--revision", default="", help="revision of the mesh config (default: that of the tag default)")
 @with_client
+@click.option("-r", "--revision", default="", help="revision of the mesh config (default: that of the tag default)")
 @with_cluster
 def analyze(
     client: ControlPlane,

@@ -44,7 +44,16 @@ class TwoClusters:
         self._path.write_text(yaml.dump({**configs[0], **both, "current-context": "first"}))
 
     async def analyze(self, *words: str) -> Result:
-        words = ("analyze", "--kubeconfig", str(self._path), "--output-threshold", "info", *words)
+        words = (
+            "analyze",
+            "--address",
+            ":15014",
+            "--kubeconfig",
+            str(self._path),
+            "--output-threshold",
+            "info",
+            *words,
+        )
         return await asyncio.to_thread(CliRunner().invoke, pilotctl, list(words))
 
 

@@ -37,7 +37,17 @@ class Report:
         self._kubeconfig = str(write_kubeconfig(server, folder / "kubeconfig"))
 
     async def __call__(self, *words: str, before: tuple[str, ...] = ()) -> Result:
-        words = (*before, "bug-report", "-o", str(self._archive), "--kubeconfig", self._kubeconfig, *words)
+        words = (
+            *before,
+            "bug-report",
+            "--address",
+            ":15014",
+            "-o",
+            str(self._archive),
+            "--kubeconfig",
+            self._kubeconfig,
+            *words,
+        )
         return await asyncio.to_thread(CliRunner().invoke, pilotctl, list(words))
 
     def files(self) -> dict[str, str]:

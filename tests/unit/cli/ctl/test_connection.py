@@ -1,0 +1,120 @@
+"""Commands find the replicas of a control plane in a cluster, and reach them through port-forwards of the API server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pathlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pilot.cli.pilotctl import pilotctl
+from testing.apiserver.server import ApiServer
+from testing.kube.kube_access import write_kubeconfig
+from tests.unit.cli.ctl.test_control_plane import Replica
+
+
+def pod(name: str, namespace: str = "istio-system", **more: Any) -> dict[str, Any]:
+    """Return a Pod of a control plane. `more` are the revision and the phase."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {"app": "istiod", "istio.io/rev": more.get("revision", "default")},
+        },
+        "spec": {"containers": [{"name": "discovery", "ports": [{"name": "http-monitoring", "containerPort": 15014}]}]},
+        "status": {"phase": more.get("phase", "Running")},
+    }
+
+
+class Fleet:
+    """An API server with the Pods of three replicas in istio-system, one of them of the revision canary."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.server, self._folder = ApiServer(), folder
+        self.replicas = {
+            "istiod-a": Replica("tea-1.shop"),
+            "istiod-b": Replica("cups-1.shop"),
+            "istiod-c": Replica("bowl-1.shop"),
+        }
+        self.kubeconfig = ""
+
+    async def start(self) -> None:
+        await self.server.start()
+        self.kubeconfig = str(write_kubeconfig(self.server, self._folder / "kubeconfig"))
+        self.server.put(pod("istiod-a"))
+        self.server.put(pod("istiod-b"))
+        self.server.put(pod("istiod-c", revision="canary"))
+        self.server.put(pod("istiod-d", phase="Pending"))
+        for name, replica in self.replicas.items():
+            self.server.forwards.ports["istio-system", name, 15014] = ("127.0.0.1", replica.server_port)
+
+    async def stop(self) -> None:
+        for replica in self.replicas.values():
+            replica.release.set()
+            await asyncio.to_thread(replica.shutdown)
+            replica.server_close()
+        await self.server.stop()
+
+    async def run(self, *words: str, **environment: str) -> Result:
+        return await asyncio.to_thread(CliRunner(env=environment).invoke, pilotctl, words, standalone_mode=False)
+
+
+@pytest.fixture
+async def fleet(tmp_path: pathlib.Path) -> AsyncIterator[Fleet]:
+    fleet = Fleet(tmp_path)
+    await fleet.start()
+    yield fleet
+    await fleet.stop()
+
+
+def proxies(result: Result) -> list[str]:
+    assert result.exception is None, result.output
+    return [status["proxy"] for status in json.loads(result.stdout)]
+
+
+async def test_all_running_replicas_of_the_cluster_answer(fleet: Fleet) -> None:
+    everything = ["tea-1.shop", "cups-1.shop", "bowl-1.shop"]
+    assert proxies(await fleet.run("proxy-status", "-o", "json", "-c", fleet.kubeconfig)) == everything
+    assert proxies(await fleet.run("-c", fleet.kubeconfig, "proxy-status", "-o", "json")) == everything
+    assert proxies(await fleet.run("proxy-status", "-o", "json", KUBECONFIG=fleet.kubeconfig)) == everything
+
+
+async def test_a_revision_selects_replicas(fleet: Fleet) -> None:
+    words = ("proxy-status", "-o", "json", "-c", fleet.kubeconfig, "--revision", "canary")
+    assert proxies(await fleet.run(*words)) == ["bowl-1.shop"]
+
+
+async def test_an_address_overrides_the_kubeconfig(fleet: Fleet) -> None:
+    words = ("proxy-status", "-o", "json", "--address", fleet.replicas["istiod-b"].address)
+    assert proxies(await fleet.run(*words, KUBECONFIG=fleet.kubeconfig)) == ["cups-1.shop"]
+
+
+async def test_a_namespace_without_replicas_is_an_error(fleet: Fleet) -> None:
+    result = await fleet.run("proxy-status", "-c", fleet.kubeconfig, "-i", "mesh")
+    assert "no Pod of a control plane runs in the namespace mesh (labels app=istiod)" in str(result.exception)
+
+
+async def test_a_replica_that_hangs_is_named_by_its_pod(fleet: Fleet) -> None:
+    fleet.replicas["istiod-b"].hang()
+    result = await fleet.run("proxy-status", "-o", "json", "-c", fleet.kubeconfig)
+    assert proxies(result) == ["tea-1.shop", "bowl-1.shop"]
+    assert result.stderr.startswith("! replica istiod-b.istio-system is missing: no response within ")
+
+
+async def test_the_reason_of_a_failed_port_forward_is_reported(fleet: Fleet) -> None:
+    del fleet.server.forwards.ports["istio-system", "istiod-b", 15014]
+    result = await fleet.run("proxy-status", "-o", "json", "-c", fleet.kubeconfig)
+    assert proxies(result) == ["tea-1.shop", "bowl-1.shop"]
+    assert "cannot reach istiod-b.istio-system: no address is registered for port 15014" in result.stderr
+
+
+async def test_large_pages_are_forwarded_whole(fleet: Fleet) -> None:
+    names = [f"proxy-{number}.shop" for number in range(3_000)]
+    fleet.replicas["istiod-a"].proxies = tuple(names)
+    assert proxies(await fleet.run("ps", "-o", "json", "-c", fleet.kubeconfig))[: len(names)] == names

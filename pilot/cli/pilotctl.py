@@ -25,6 +25,7 @@ SECTIONS = (
             "describe": f"{_COMMANDS}.describe:describe",
             "explain": f"{_COMMANDS}.explain:explain",
             "authz": f"{_COMMANDS}.authz:authz",
+            "waypoint": f"{_COMMANDS}.waypoint:waypoint",
         },
     ),
     Section(
@@ -36,6 +37,7 @@ SECTIONS = (
             "analyze": f"{_COMMANDS}.analyze:analyze",
             "validate": f"{_COMMANDS}.validate:validate",
             "kube-inject": f"{_COMMANDS}.kube_inject:kube_inject",
+            "check-inject": f"{_COMMANDS}.check_inject:check_inject",
         },
     ),
     Section(
@@ -50,6 +52,7 @@ SECTIONS = (
             "manifest": f"{_COMMANDS}.manifest:manifest",
             "profile": f"{_COMMANDS}.profile:profile",
             "translate": f"{_COMMANDS}.translate:translate",
+            "create-remote-secret": f"{_COMMANDS}.create_remote_secret:create_remote_secret",
         },
     ),
     Section(
@@ -58,6 +61,8 @@ SECTIONS = (
             "version": f"{_COMMANDS}.version:version",
             "admin": f"{_COMMANDS}.admin:admin",
             "internal-debug": f"{_COMMANDS}.internal_debug:internal_debug",
+            "remote-clusters": f"{_COMMANDS}.remote_clusters:remote_clusters",
+            "dashboard": f"{_COMMANDS}.dashboard:dashboard",
             "bug-report": f"{_COMMANDS}.bug_report:bug_report",
         },
     ),
@@ -70,22 +75,15 @@ SECTIONS = (
 )
 
 
-_NO_INJECTOR = "use pilotctl kube-inject, and kubectl get mutatingwebhookconfigurations for the webhooks of a cluster"
-_NO_REMOTE_SECRET = "not supported: create the Secret with kubectl, with the label istio/multiCluster=true"
+_NO_INJECTOR = "use pilotctl check-inject and pilotctl tag list"
 _DIRECTORIES = "directories are always read recursively"
 HINTS = {
-    "dashboard": "the dashboard is a page of the control plane: open ADDRESS/debug/dashboard in a browser",
     "experimental": "commands of istioctl experimental are top-level commands here: pilotctl --help lists them",
     "x": "commands of istioctl experimental are top-level commands here: pilotctl --help lists them",
     "precheck": "use pilotctl install --dry-run, which checks everything with the API server",
-    "waypoint": "create a Gateway of the class istio-waypoint with kubectl, and use pilotctl proxy-config",
     "ztunnel-config": "use pilotctl internal-debug ambientz",
-    "d": "the dashboard is a page of the control plane: open ADDRESS/debug/dashboard in a browser",
     "help": "use pilotctl --help or pilotctl COMMAND --help",
-    "create-remote-secret": _NO_REMOTE_SECRET,
-    "remote-clusters": "use pilotctl internal-debug clusterz",
     "metrics": "not supported: ask Prometheus for the metrics of workloads",
-    "check-inject": _NO_INJECTOR,
     "injector": _NO_INJECTOR,
     "--recursive": _DIRECTORIES,
     "-R": _DIRECTORIES,
@@ -100,7 +98,7 @@ INTERRUPTED = 130
 @click.group(
     cls=LazyGroup,
     sections=SECTIONS,
-    aliases={"ps": "proxy-status", "pc": "proxy-config"},
+    aliases={"ps": "proxy-status", "pc": "proxy-config", "d": "dashboard", "dash": "dashboard"},
     hints=HINTS,
     context_settings={
         "help_option_names": ["-h", "--help"],

@@ -49,6 +49,13 @@ class Cluster:
         """
         return asyncio.run(self._run(work, dry_run))
 
+    def server(self) -> str:
+        """Return the address of the API server. Raise CommandError if the kubeconfig does not provide any."""
+        try:
+            return asyncio.run(self._credentials.load()).server
+        except KubeError as error:
+            raise CommandError(str(error)) from error
+
     def open_client(self) -> ApiClient:
         """Return a new client for the API server."""
         # It imports aiohttp, which is slow and not needed by commands that call no server.

@@ -152,11 +152,6 @@ MISTAKES = [
     ),
     ("pilotctl problms", 2, "No such command 'problms'; did you mean problems?"),
     (
-        "pilotctl dashboard",
-        2,
-        "No such command 'dashboard'; the dashboard is a page of the control plane: open ADDRESS/debug/dashboard in a browser",
-    ),
-    (
         "pilotctl x describe",
         2,
         "No such command 'x'; commands of istioctl experimental are top-level commands here: pilotctl --help lists them",
@@ -175,11 +170,6 @@ MISTAKES = [
         "pilotctl analyze --analyzer gateway.ConflictingGatewayAnalyser vs.yaml",
         2,
         "--analyzer 'gateway.ConflictingGatewayAnalyser': no such analyzer; did you mean gateway.ConflictingGatewayAnalyzer?",
-    ),
-    (
-        "pilotctl create-remote-secret",
-        2,
-        "No such command 'create-remote-secret'; not supported: create the Secret with kubectl, with the label istio/multiCluster=true",
     ),
     (
         "pilotctl describe pod web-0 -n shop",

@@ -51,7 +51,7 @@ class Replica(http.server.ThreadingHTTPServer):
             "/debug/problemz": [{"code": "a"}, {"code": "b", "at": self.proxies[:1]}],
             "/debug/config_dump": {"configs": [{"name": f"cluster of {name}"}]},
             "/debug/connections": {"totalClients": 0},
-            "/debug/clusterz": {"at": self.server_port},
+            "/debug/clusterz": [{"id": "east", "secretName": "", "syncStatus": "synced"}],
         }[path]
 
 

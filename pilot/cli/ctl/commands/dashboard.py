@@ -1,0 +1,74 @@
+"""pilotctl dashboard: forward the web interface of a component to this machine."""
+
+from __future__ import annotations
+
+import threading
+import webbrowser
+from typing import NamedTuple
+
+import click
+
+from pilot.cli.ctl.client import CommandError
+from pilot.cli.ctl.cluster import Cluster, with_cluster
+from pilot.cli.ctl.connection import SYSTEM
+from pilot.cli.ctl.envoy import ADMIN_PORT
+from pilot.cli.ctl.forwarding import find_pods, forward
+
+
+class Site(NamedTuple):
+    """A web interface: the labels of its Pods, and its port and path."""
+
+    selector: str
+    port: int
+    path: str = ""
+
+
+SITES = {
+    "istiod": Site("app=istiod", 15014, "/debug/dashboard"),
+    "istiod-debug": Site("app=istiod", 15014, "/debug"),
+    "controlz": Site("app=istiod", 9876),
+    "prometheus": Site("app.kubernetes.io/name=prometheus", 9090),
+    "grafana": Site("app.kubernetes.io/name=grafana", 3000),
+    "kiali": Site("app=kiali", 20001, "/kiali"),
+    "jaeger": Site("app=jaeger", 16686),
+    "zipkin": Site("app=zipkin", 9411),
+    "skywalking": Site("app=skywalking-ui", 8080),
+}
+PROXIES = ("envoy", "proxy")
+
+
+@click.command()
+@click.argument("site", default="istiod", type=click.Choice((*SITES, *PROXIES)))
+@click.argument("pod", required=False)
+@click.option("-i", "--istioNamespace", "system", default=SYSTEM, show_default=True, help="namespace of the component")
+@click.option("-l", "--selector", default="", help="labels of the Pods, instead of those of SITE")
+@click.option("--browser/--no-browser", default=True, help="open the first address in a browser (default)")
+@with_cluster
+def dashboard(cluster: Cluster, site: str, pod: str | None, system: str, selector: str, browser: bool) -> None:
+    """Forward the web interface of SITE to this machine until Ctrl-C.
+
+    Each running Pod of SITE, such as each replica of istiod, has an address of its own. `dashboard envoy POD.NAMESPACE`
+    forwards the admin interface of a proxy.
+    """
+    if site in PROXIES:
+        name, _, namespace = (pod or "").partition(".")
+        if not name:
+            raise click.UsageError("specify POD.NAMESPACE")
+        port, path, pods = ADMIN_PORT, "", [(namespace or "default", name)]
+    else:
+        labels, port, path = SITES[site]
+        pods = [(system, str(plain["metadata"]["name"])) for plain in find_pods(cluster, system, selector or labels)]
+        if not pods:
+            raise CommandError(f"no running Pod in the namespace {system} has the labels {selector or labels}")
+    forwarding = forward(click.get_current_context(), cluster)
+    addresses = [f"http://127.0.0.1:{forwarding.open(*key, port).port}{path}" for key in pods]
+    for (namespace, name), address in zip(pods, addresses, strict=True):
+        click.echo(f"{address}   {name}.{namespace}")
+    if browser:
+        webbrowser.open(addresses[0])
+    wait()
+
+
+def wait() -> None:
+    """Wait until Ctrl-C."""
+    threading.Event().wait()

@@ -1,0 +1,90 @@
+"""pilotctl create-remote-secret prints a Secret that the control plane accepts."""
+
+from __future__ import annotations
+
+import base64
+import pathlib
+from collections.abc import AsyncIterator
+from importlib import import_module
+from typing import Any
+
+import pytest
+import yaml
+
+from testing.apiserver.server import ApiServer
+from tests.unit.cli.ctl.commands.test_install import Shell
+
+command = import_module("pilot.cli.ctl.commands.create_remote_secret")
+SYSTEM, ACCOUNT = "istio-system", "istio-reader-service-account"
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def token_secret(name: str, **data: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": name,
+            "namespace": SYSTEM,
+            "annotations": {"kubernetes.io/service-account.name": ACCOUNT},
+        },
+        "type": "kubernetes.io/service-account-token",
+        "data": {key.replace("_", "."): encoded(value) for key, value in data.items()},
+    }
+
+
+@pytest.fixture
+async def shell(tmp_path: pathlib.Path) -> AsyncIterator[Shell]:
+    server = ApiServer()
+    await server.start()
+    server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "u-1"}})
+    server.put({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT, "namespace": SYSTEM}})
+    yield Shell(server, tmp_path)
+    await server.stop()
+
+
+async def test_the_secret_has_a_kubeconfig_with_the_token(shell: Shell) -> None:
+    shell.server.put(token_secret("reader", token="t", ca_crt="root"))
+    result = await shell("create-remote-secret", "--name", "west", "--server", "https://west:6443")
+    assert result.exit_code == 0, result.output
+    secret = next(yaml.safe_load_all(result.stdout))
+    assert secret["metadata"] == {
+        "annotations": {"networking.istio.io/cluster": "west"},
+        "labels": {"istio/multiCluster": "true"},
+        "name": "istio-remote-secret-west",
+        "namespace": SYSTEM,
+    }
+    kubeconfig = yaml.safe_load(secret["stringData"]["west"])
+    assert kubeconfig["clusters"][0]["cluster"] == {
+        "certificate-authority-data": encoded("root"),
+        "server": "https://west:6443",
+    }
+    assert kubeconfig["users"] == [{"name": "west", "user": {"token": "t"}}]
+    assert kubeconfig["current-context"] == "west"
+
+
+async def test_the_server_and_the_name_have_defaults(shell: Shell) -> None:
+    shell.server.put(token_secret("reader", token="t", ca_crt="root"))
+    result = await shell("create-remote-secret")
+    secret = next(yaml.safe_load_all(result.stdout))
+    assert secret["metadata"]["name"] == "istio-remote-secret-u-1"
+    assert shell.server.url in secret["stringData"]["u-1"]
+
+
+async def test_a_token_secret_is_created(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_ATTEMPTS", 1)
+    monkeypatch.setattr(command, "_DELAY", 0.0)
+    result = await shell("create-remote-secret", "--name", "west")
+    name = f"{ACCOUNT}-istio-remote-secret-token"
+    assert f"the Secret {SYSTEM}/{name} has no token" in result.stderr
+    created = shell.server.get("", "secrets", SYSTEM, name)
+    assert created is not None
+    assert created["type"] == "kubernetes.io/service-account-token"
+
+
+async def test_a_missing_account_is_named(shell: Shell) -> None:
+    result = await shell("create-remote-secret", "--service-account", "none")
+    assert (result.exit_code, "there is no ServiceAccount istio-system/none" in result.stderr) == (1, True)

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from pilot.cli.ctl.connection import connect, with_connection
-from pilot.cli.ctl.control_plane import exit_status, report_missing
 from pilot.cli.ctl.output import FORMATS, CommandResult, show
+from pilot.cli.ctl.replicas import exit_status, report_missing
 from pilot.lib.suggestion import did_you_mean
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -103,7 +103,7 @@ class LazyGroup(click.Group):
 
 
 def with_client(function: Function) -> Function:
-    """Add the options that select a control plane to a command, and pass it a ControlPlane as the first argument.
+    """Add the options that select a control plane to a command, and pass it Replicas as the first argument.
 
     The options override those of the top-level group. Replicas that do not answer are named at the end.
     """

@@ -9,8 +9,8 @@ import click
 
 from pilot.cli.ctl.client import DEFAULT_ADDRESS, DEFAULT_PORT, CommandError, PageClient
 from pilot.cli.ctl.cluster import has_kubeconfig, remember, remembered, selected_cluster, with_cluster_options
-from pilot.cli.ctl.control_plane import ControlPlane
 from pilot.cli.ctl.forwarding import Forwarding, find_pods, forward
+from pilot.cli.ctl.replicas import Replicas
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 SYSTEM = "istio-system"
@@ -56,7 +56,7 @@ def with_connection(function: Function) -> Function:
     return function if "kubeconfig" in names else with_cluster_options(function)
 
 
-def connect(ctx: click.Context, **options: Any) -> ControlPlane:
+def connect(ctx: click.Context, **options: Any) -> Replicas:
     """Return the control plane that the options of a command select. `options` are those of PageClient.
 
     Without options, it is that in the cluster of the kubeconfig, or else the one on this machine. Raise CommandError if
@@ -64,8 +64,8 @@ def connect(ctx: click.Context, **options: Any) -> ControlPlane:
     """
     addresses = remembered(ctx, "address")
     if addresses is None and (has_kubeconfig() or any(remembered(ctx, name) for name in _SELECTION)):
-        return ControlPlane(_forwarded_replicas(ctx, **options))
-    return ControlPlane([PageClient(address, **options) for address in dict.fromkeys(addresses or [DEFAULT_ADDRESS])])
+        return Replicas(_forwarded_replicas(ctx, **options))
+    return Replicas([PageClient(address, **options) for address in dict.fromkeys(addresses or [DEFAULT_ADDRESS])])
 
 
 def _forwarded_replicas(ctx: click.Context, **options: Any) -> list[PageClient]:

@@ -11,9 +11,9 @@ import click
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.command import with_client
 from pilot.cli.ctl.completions import complete_namespaces, complete_proxies
-from pilot.cli.ctl.control_plane import ControlPlane
 from pilot.cli.ctl.envoy import EnvoyDump, fetch_dump, read_dump
 from pilot.cli.ctl.envoy_admin import open_admin
+from pilot.cli.ctl.replicas import Replicas
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -25,7 +25,7 @@ class ProxyTarget(NamedTuple):
     "", the proxy is in it. `envoy` is None if only the control plane is queried.
     """
 
-    client: ControlPlane
+    client: Replicas
     name: str
     envoy: EnvoyDump | None
     namespace: str = ""
@@ -62,7 +62,7 @@ def _in(namespace: str) -> dict[str, str]:
     return {"namespace": namespace} if namespace else {}
 
 
-def find_client(client: ControlPlane, name: str, namespace: str = "") -> dict[str, Any]:
+def find_client(client: Replicas, name: str, namespace: str = "") -> dict[str, Any]:
     """Return the connection and the node metadata of the proxy that a name selects.
 
     Raise CommandError if no proxy or several proxies have the name.
@@ -70,7 +70,7 @@ def find_client(client: ControlPlane, name: str, namespace: str = "") -> dict[st
     return _first(client.get("adsz", proxyID=name, **_in(namespace)).get("clients"), name, namespace)
 
 
-def find_status(client: ControlPlane, name: str, namespace: str = "") -> dict[str, Any]:
+def find_status(client: Replicas, name: str, namespace: str = "") -> dict[str, Any]:
     """Return the sync status of the proxy that a name selects.
 
     Raise CommandError if no proxy or several proxies have the name.
@@ -128,7 +128,7 @@ def with_proxy(function: Function) -> Function:
     @with_envoy
     @with_client
     @functools.wraps(function)
-    def command(client: ControlPlane, proxy: str | None, namespace: str, envoy: EnvoyDump | None, **more: Any) -> Any:
+    def command(client: Replicas, proxy: str | None, namespace: str, envoy: EnvoyDump | None, **more: Any) -> Any:
         if envoy is None and not proxy:
             raise click.UsageError("specify PROXY, --envoy URL or --file FILE")
         return function(ProxyTarget(client, proxy or "", envoy, namespace), **more)

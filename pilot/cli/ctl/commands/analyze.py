@@ -22,12 +22,12 @@ from pilot.cli.ctl.analyzers.reading import (
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, with_cluster
 from pilot.cli.ctl.command import with_client
-from pilot.cli.ctl.control_plane import ControlPlane
 from pilot.cli.ctl.files import read_files
 from pilot.cli.ctl.findings import SEVERITIES, Finding, Selection, reaches, with_selection
 from pilot.cli.ctl.istio_codes import ANALYZER_NAMES, belongs_to, codes_of
 from pilot.cli.ctl.output import FORMATS, CommandResult, TextTable, show
 from pilot.cli.ctl.progress import step_progress
+from pilot.cli.ctl.replicas import Replicas
 from pilot.config.catalogue import CATALOGUE
 from pilot.config.group_kind import GroupKind
 from pilot.config.mesh.mesh_config import MeshConfig
@@ -100,7 +100,7 @@ FOUND = 79
 @click.option("-r", "--revision", default="", help="revision of the mesh config (default: that of the tag default)")
 @with_cluster
 def analyze(
-    client: ControlPlane,
+    client: Replicas,
     cluster: Cluster,
     files: tuple[str, ...],
     more_files: tuple[str, ...],
@@ -159,7 +159,7 @@ def _selected(names: Collection[str]) -> list[Analyzer]:
     return [analyzer for analyzer in ANALYZERS if not names or analyzer.name in names]
 
 
-def _of_control_plane(client: ControlPlane, selection: Selection) -> tuple[list[Finding], str]:
+def _of_control_plane(client: Replicas, selection: Selection) -> tuple[list[Finding], str]:
     """Return the problems in the configuration of a control plane, and the line that says what was checked."""
     query = {"namespace": selection.namespace} if selection.namespace else {}
     return client.get("problemz", **query), f"Checked the configuration of the control plane at {client.address}."

@@ -11,8 +11,8 @@ import click
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.completions import complete_namespaces, complete_proxies
-from pilot.cli.ctl.control_plane import ControlPlane
 from pilot.cli.ctl.output import CommandResult, TextTable
+from pilot.cli.ctl.replicas import Replicas
 from pilot.cli.ctl.request_texts import CLAIM, HEADER, HOST, METHOD, NAMESPACE, PATH, PRINCIPAL, SERVER_NAME
 
 _HTTP_FIELDS = ("method", "path", "host", "headers", "claims")
@@ -75,7 +75,7 @@ def authz() -> None:
 @click.option("--tcp", is_flag=True, default=None, help="evaluate a TCP connection instead of an HTTP request")
 @with_output
 @with_client
-def check(client: ControlPlane, proxy: str, proxy_namespace: str, **attributes: Any) -> CommandResult:
+def check(client: Replicas, proxy: str, proxy_namespace: str, **attributes: Any) -> CommandResult:
     """List the AuthorizationPolicies of a workload. If options describe a request, evaluate it and report the deciding
     policy.
 

@@ -17,8 +17,8 @@ from rich.progress import track
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, with_cluster
 from pilot.cli.ctl.command import with_client
-from pilot.cli.ctl.control_plane import ControlPlane
 from pilot.cli.ctl.envoy import request_admin
+from pilot.cli.ctl.replicas import Replicas
 from pilot.kube.object_client import ObjectClient, ResourceKey, VersionedKind
 from pilot.lib.build_info import build_info
 from pilot.lib.redact import redact
@@ -84,7 +84,7 @@ class Item(NamedTuple):
 @with_client
 @with_cluster
 def bug_report(
-    client: ControlPlane,
+    client: Replicas,
     cluster: Cluster,
     output: str | None,
     proxies: Sequence[str],
@@ -125,7 +125,7 @@ def bug_report(
         click.echo(f"  missing: {fault}", err=True)
 
 
-def _items(client: ControlPlane, proxies: Sequence[str], envoys: Sequence[str]) -> Iterator[Item]:
+def _items(client: Replicas, proxies: Sequence[str], envoys: Sequence[str]) -> Iterator[Item]:
     yield Item("pilotctl-version.txt", lambda: str(build_info()))
     pages = client.get("list")
     for replica in client.replicas:
@@ -180,7 +180,7 @@ def _fail(error: CommandError) -> str:
     raise error
 
 
-def _connected(client: ControlPlane) -> list[str]:
+def _connected(client: Replicas) -> list[str]:
     return sorted(status["proxy"] for status in client.get("syncz"))[:PROXIES]
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from pilot.cli.ctl.command import with_client, with_output
-from pilot.cli.ctl.control_plane import ControlPlane
 from pilot.cli.ctl.output import CommandResult, TextTable
+from pilot.cli.ctl.replicas import Replicas
 
 _HEAD = ("CERTIFICATE", "USED BY", "EXPIRES", "LEFT")
 
@@ -17,7 +17,7 @@ _HEAD = ("CERTIFICATE", "USED BY", "EXPIRES", "LEFT")
 @click.command()
 @with_output
 @with_client
-def certificates(client: ControlPlane) -> CommandResult:
+def certificates(client: Replicas) -> CommandResult:
     """List the certificates of the built-in authority and of Secrets, those that expire first on top.
 
     The certificates of workloads are only in their Envoys: see `proxy-config secrets`.

@@ -9,8 +9,8 @@ import click
 
 from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.completions import complete_namespaces, complete_proxies
-from pilot.cli.ctl.control_plane import ControlPlane
 from pilot.cli.ctl.output import CommandResult, TextTable
+from pilot.cli.ctl.replicas import Replicas
 
 
 @click.command()
@@ -19,7 +19,7 @@ from pilot.cli.ctl.output import CommandResult, TextTable
 @click.option("-n", "--namespace", default="", help="namespace of PROXY", shell_complete=complete_namespaces)
 @with_output
 @with_client
-def describe(client: ControlPlane, proxy: str, more: tuple[str, ...], namespace: str) -> CommandResult:
+def describe(client: Replicas, proxy: str, more: tuple[str, ...], namespace: str) -> CommandResult:
     """Describe a workload: its services, the routes and rules for traffic to it, and its policies.
 
     PROXY is POD.NAMESPACE or part of it, or svc/NAME.NAMESPACE for the first proxy of a service.

@@ -9,8 +9,8 @@ import click
 
 from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.completions import complete_namespaces, complete_proxies, complete_resources
-from pilot.cli.ctl.control_plane import ControlPlane
 from pilot.cli.ctl.output import CommandResult, TextTable, kind_of, name_of, place_of
+from pilot.cli.ctl.replicas import Replicas
 from pilot.lib.xds_types import BY_SHORT_NAME
 
 
@@ -31,7 +31,7 @@ from pilot.lib.xds_types import BY_SHORT_NAME
 @with_output
 @with_client
 def explain(
-    client: ControlPlane, proxy: str, resource: str, namespace: str, short_type: str | None, verbose: bool
+    client: Replicas, proxy: str, resource: str, namespace: str, short_type: str | None, verbose: bool
 ) -> CommandResult:
     """List the objects that a proxy's resource was built from.
 

@@ -11,8 +11,8 @@ from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.command import with_client
 from pilot.cli.ctl.completions import SECONDS
 from pilot.cli.ctl.connection import connect
-from pilot.cli.ctl.control_plane import ControlPlane
 from pilot.cli.ctl.output import as_json, write
+from pilot.cli.ctl.replicas import Replicas
 
 
 def _pages(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -27,7 +27,7 @@ def _pages(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Comp
 @click.command()
 @click.argument("page", required=False, shell_complete=_pages)
 @with_client
-def internal_debug(client: ControlPlane, page: str | None) -> None:
+def internal_debug(client: Replicas, page: str | None) -> None:
     """Print a debug page, such as "syncz" or "config_dump?proxyID=web". Without PAGE, list the pages.
 
     With several replicas, the output is an object with the page of each replica, unless the page is about a proxy.

@@ -13,11 +13,11 @@ import click
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.completions import complete_namespaces, complete_proxies, complete_resources
-from pilot.cli.ctl.control_plane import ControlPlane
 from pilot.cli.ctl.envoy import set_levels
 from pilot.cli.ctl.envoy_admin import open_admin
 from pilot.cli.ctl.output import CommandResult, TextTable
 from pilot.cli.ctl.proxy import ProxyTarget, find_client, find_status, with_proxy
+from pilot.cli.ctl.replicas import Replicas
 from pilot.cli.ctl.tables import clusters, endpoints, extensions, listeners, routes, secrets
 from pilot.cli.ctl.tables.filters import Filters
 from pilot.lib.text import one_line
@@ -217,7 +217,7 @@ def bootstrap(target: ProxyTarget) -> CommandResult:
 @click.option("-r", "--reset", is_flag=True, help="set the level of all loggers to warning")
 @with_client
 def log(
-    client: ControlPlane, proxy: str | None, namespace: str, envoy: str | None, levels: tuple[str, ...], reset: bool
+    client: Replicas, proxy: str | None, namespace: str, envoy: str | None, levels: tuple[str, ...], reset: bool
 ) -> None:
     new_levels = dict(_level(part) for text in levels for part in text.split(","))
     if reset and new_levels:

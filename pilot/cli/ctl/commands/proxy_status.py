@@ -16,10 +16,10 @@ from rich.text import Text
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.completions import complete_namespaces, complete_proxies
-from pilot.cli.ctl.control_plane import ControlPlane
 from pilot.cli.ctl.envoy import EnvoyDump
 from pilot.cli.ctl.output import FORMATS, CommandResult, Part, TextTable, watch
 from pilot.cli.ctl.proxy import ProxyTarget, describe_proxy, find_status, with_envoy, wrong_envoy
+from pilot.cli.ctl.replicas import Replicas
 from pilot.lib.text import one_line
 from pilot.lib.xds_types import BY_SHORT_NAME, find_type, short_name
 
@@ -57,7 +57,7 @@ _CONTEXT_LINES = 7  # context lines around a difference
 @with_envoy
 @with_client
 def proxy_status(
-    client: ControlPlane,
+    client: Replicas,
     proxy: str | None,
     namespace: str,
     states: tuple[str, ...],
@@ -102,7 +102,7 @@ class _Refreshed:
         return [now, *self._last]
 
 
-def _status(client: ControlPlane, proxy: str | None, namespace: str, states: tuple[str, ...]) -> CommandResult:
+def _status(client: Replicas, proxy: str | None, namespace: str, states: tuple[str, ...]) -> CommandResult:
     if proxy:
         statuses = client.get("syncz", proxyID=proxy, namespace=namespace)
         return CommandResult(statuses, _details(statuses))
@@ -114,14 +114,14 @@ def _status(client: ControlPlane, proxy: str | None, namespace: str, states: tup
     return CommandResult(selection, _parts(selection, proxies))
 
 
-def _watched(client: ControlPlane, proxy: str | None, namespace: str, states: tuple[str, ...]) -> list[Part]:
+def _watched(client: Replicas, proxy: str | None, namespace: str, states: tuple[str, ...]) -> list[Part]:
     """Return the status, and the replicas that have not answered this time."""
     client.missing.clear()
     parts = list(_status(client, proxy, namespace, states).parts)
     return [*parts, *(Text(note, "yellow") for note in client.notes())]
 
 
-def _nothing(client: ControlPlane, namespace: str) -> str:
+def _nothing(client: Replicas, namespace: str) -> str:
     return f"No proxy{f' in the namespace {namespace!r}' if namespace else ''} is connected to {client.address}."
 
 
@@ -210,7 +210,7 @@ def _reasons(proxy: Status) -> Iterator[str]:
             yield f"has not acknowledged its {short_name(url)} since {resource.get('sentTime', 'the last change')}"
 
 
-def _comparison(client: ControlPlane, proxy: str, envoy: EnvoyDump) -> CommandResult:
+def _comparison(client: Replicas, proxy: str, envoy: EnvoyDump) -> CommandResult:
     """Return the difference between the control plane's configuration of a proxy and Envoy's, as a unified diff per
     type."""
     status = find_status(client, proxy)

@@ -9,8 +9,8 @@ import click
 
 from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.completions import complete_namespaces
-from pilot.cli.ctl.control_plane import ControlPlane
 from pilot.cli.ctl.output import CommandResult, TextTable
+from pilot.cli.ctl.replicas import Replicas
 from pilot.lib.text import one_line
 
 _CONDITIONS = ("Accepted", "Programmed", "ResolvedRefs")
@@ -23,7 +23,7 @@ _HEAD = ("OBJECT", "PART", "ACCEPTED", "PROGRAMMED", "RESOLVED", "REASON")
 @click.option("-k", "--kind", default="", help="only objects of this kind, such as httproute")
 @with_output
 @with_client
-def status(client: ControlPlane, namespace: str | None, kind: str) -> CommandResult:
+def status(client: Replicas, namespace: str | None, kind: str) -> CommandResult:
     """Show the status conditions of Gateway API resources and Ingresses."""
     query = {"namespace": namespace, "kind": kind or None}
     objects = client.get("statusz", **{name: value for name, value in query.items() if value is not None})

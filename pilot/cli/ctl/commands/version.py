@@ -10,8 +10,8 @@ import click
 
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.command import with_client, with_output
-from pilot.cli.ctl.control_plane import ControlPlane
 from pilot.cli.ctl.output import CommandResult
+from pilot.cli.ctl.replicas import Replicas
 from pilot.lib.build_info import build_info
 
 
@@ -19,7 +19,7 @@ from pilot.lib.build_info import build_info
 @click.option("--remote/--no-remote", default=True, help="also query the control plane (default)")
 @with_output
 @with_client
-def version(client: ControlPlane, remote: bool) -> CommandResult:
+def version(client: Replicas, remote: bool) -> CommandResult:
     """Show the versions of pilotctl, the control plane and its connected proxies."""
     versions: dict[str, Any] = {"clientVersion": {"version": build_info().version}}
     fault = ""

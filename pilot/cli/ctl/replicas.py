@@ -25,14 +25,14 @@ INCOMPLETE = 1
 _STATUS = "pilotctl.status"
 
 
-class Answer(NamedTuple, Generic[Result]):
+class ReplicaAnswer(NamedTuple, Generic[Result]):
     """The answer of one replica."""
 
     replica: PageClient
     value: Result
 
 
-class ControlPlane:
+class Replicas:
     """Client for the debug pages of all replicas of a control plane.
 
     `missing` maps the name of each replica that has not answered to the reason. If none answers, requests raise
@@ -61,7 +61,7 @@ class ControlPlane:
             return replica.get(page, **query | {"proxyID": name})
         return _merge([answer.value for answer in self.each(page, **query)])
 
-    def each(self, page: str, **query: str) -> list[Answer[Any]]:
+    def each(self, page: str, **query: str) -> list[ReplicaAnswer[Any]]:
         """Return the parsed JSON of a page below /debug for each replica that answers."""
         return self.ask(lambda replica: replica.get(page, **query))
 
@@ -74,7 +74,7 @@ class ControlPlane:
             return replica.text(path, **query | {"proxyID": name})
         return self.ask(lambda replica: replica.text(path, **query))[0].value
 
-    def ask(self, request: Callable[[PageClient], Result]) -> list[Answer[Result]]:
+    def ask(self, request: Callable[[PageClient], Result]) -> list[ReplicaAnswer[Result]]:
         """Send a request to all replicas at once, and return the answers in the order of the replicas.
 
         After the first answer, the others have limited time. Raise CommandError if no replica answers.
@@ -116,7 +116,7 @@ class ControlPlane:
 
     def _outcomes(
         self, request: Callable[[PageClient], Result], is_enough: Callable[[Result], bool] = lambda _: False
-    ) -> tuple[list[Answer[Result]], dict[str, CommandError]]:
+    ) -> tuple[list[ReplicaAnswer[Result]], dict[str, CommandError]]:
         """Return the answers, and the errors by the name of the replica. After an answer that is enough, do not wait
         for others."""
         queue: SimpleQueue[tuple[int, Result | CommandError]] = SimpleQueue()
@@ -145,10 +145,10 @@ class ControlPlane:
             if number not in results and replica.name not in errors:
                 seconds = time.monotonic() - start
                 errors[replica.name] = CommandError(f"no response within {seconds:.1f} s, while others have answered")
-        return [Answer(self.replicas[number], results[number]) for number in sorted(results)], errors
+        return [ReplicaAnswer(self.replicas[number], results[number]) for number in sorted(results)], errors
 
 
-def report_missing(control_plane: ControlPlane) -> None:
+def report_missing(control_plane: Replicas) -> None:
     """Name the replicas whose answers are missing on standard error, and make the command fail."""
     for note in control_plane.notes():
         click.echo(note, err=True)

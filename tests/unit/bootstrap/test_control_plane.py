@@ -53,7 +53,11 @@ class Running(NamedTuple):
             return response.status, await response.text()
 
     async def metric(self, line: str) -> bool:
-        return line in (await self.get("/metrics", "monitoring"))[1].splitlines()
+        """Wait until the metrics contain a line, because requests that arrive together share an exposition."""
+        async with asyncio.timeout(30):
+            while line not in (await self.get("/metrics", "monitoring"))[1].splitlines():
+                await asyncio.sleep(0.01)
+        return True
 
 
 async def until(check: Callable[[], bool]) -> None:

@@ -48,6 +48,7 @@ SECTIONS = (
             "uninstall": f"{_COMMANDS}.uninstall:uninstall",
             "verify-install": f"{_COMMANDS}.verify_install:verify_install",
             "tag": f"{_COMMANDS}.tag:tag",
+            "shadow": f"{_COMMANDS}.shadow:shadow",
             "operator": f"{_COMMANDS}.operator:operator",
             "manifest": f"{_COMMANDS}.manifest:manifest",
             "profile": f"{_COMMANDS}.profile:profile",

@@ -1,0 +1,131 @@
+"""pilotctl shadow: compare this control plane with a running istiod on a live mesh."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import click
+
+from pilot.cli.ctl.client import CommandError
+from pilot.cli.ctl.cluster import Cluster, with_cluster
+from pilot.cli.ctl.output import FORMATS, CommandResult, Part, TextTable, show
+from pilot.kube.object_client import ObjectClient
+from pilot.settings.parse import load
+from pilot.shadow.known_differences import Verdict
+from pilot.shadow.reference_pages import ReferenceFault, ReferencePages
+from pilot.shadow.shadow_report import ShadowReport, compare_with_reference
+
+FOUND = 79
+"""Exit status if --fail-on applies. It is the same as that of analyze."""
+_DEFAULT_REFERENCE = "http://127.0.0.1:15014"
+
+
+@click.command()
+@click.option(
+    "--reference",
+    "addresses",
+    multiple=True,
+    default=(_DEFAULT_REFERENCE,),
+    show_default=True,
+    metavar="URL",
+    help="monitoring address of the running istiod, for example of a port-forward; repeat it for each replica",
+)
+@click.option(
+    "--environment",
+    "variables",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="environment variable of the running istiod; may be repeated",
+)
+@click.option("-r", "--revision", default="", help="revision of the running istiod")
+@click.option("--watch", "seconds", type=click.IntRange(1), metavar="SECONDS", help="repeat the comparison")
+@click.option(
+    "--fail-on",
+    type=click.Choice([verdict.value for verdict in Verdict]),
+    help=f"exit with status {FOUND} if there is a difference with this verdict",
+)
+@click.option(
+    "-o", "--output", "form", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True, help="output format"
+)
+@with_cluster
+def shadow(
+    cluster: Cluster,
+    addresses: tuple[str, ...],
+    variables: tuple[str, ...],
+    revision: str,
+    seconds: int | None,
+    fail_on: str | None,
+    form: str,
+) -> None:
+    """Compare this control plane with a running istiod, without serving any proxy.
+
+    The objects are read from the API server, and the connected proxies with their configuration from the debug pages of
+    istiod. Nothing is written. For each proxy, the configuration of this control plane is derived and compared.
+    Differences are grouped by cause.
+    """
+    environ = {**os.environ, **dict(_variable(text) for text in variables)}
+    settings = load([f"--revision={revision}"] if revision else [], environ).settings
+
+    async def compare(client: ObjectClient, _: ObjectClient) -> ShadowReport:
+        replicas = [ReferencePages(address) for address in addresses]
+        try:
+            return await compare_with_reference(client, replicas, settings)
+        except ReferenceFault as error:
+            raise CommandError(str(error)) from error
+        finally:
+            for pages in replicas:
+                await pages.close()
+
+    while True:
+        report = cluster.run(compare, dry_run=True)
+        show(CommandResult(report.show(), _parts(report)), form)
+        if seconds is None:
+            break
+        time.sleep(seconds)
+    if fail_on is not None and report.count(Verdict(fail_on)):
+        click.get_current_context().exit(FOUND)
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="'--environment'")
+    return name, value
+
+
+def _parts(report: ShadowReport) -> Iterator[Part]:
+    proxies = report.proxies
+    yield (
+        f"Compared {proxies.resources} resources of {proxies.proxies} proxies in {proxies.seconds:.1f} s: "
+        f"{proxies.equal} are equal."
+    )
+    shown = [cause.show() for cause in proxies.causes]
+    if shown:
+        rows = [
+            (
+                cause["verdict"],
+                cause["proxies"],
+                cause["resources"],
+                " ".join(filter(None, (cause["object"].get("kind"), _name(cause["object"])))) or "-",
+                cause["summary"],
+                "{type} {name} {path}".format(**cause["example"]).strip(),
+                cause["link"] or "-",
+            )
+            for cause in shown
+        ]
+        yield TextTable(("VERDICT", "PROXIES", "RESOURCES", "OBJECT", "DIFFERENCE", "EXAMPLE", "MORE"), rows)
+    for connection, reason in proxies.rejected.items():
+        yield f"! {connection} was not compared: {reason}"
+    for connection in proxies.gone:
+        yield f"! {connection} disconnected before it was compared"
+    for kind, count in proxies.unread.items():
+        yield f"! {kind} of {count} proxies was not compared: the pages of the reference do not show it"
+    yield f"{'✔' if report.authority.is_same else '✗'} certificate authority: {report.authority.message}"
+    if report.findings:
+        yield TextTable(("OBJECT", "STRICTER HERE", "REMEDY"), [tuple(finding) for finding in report.findings])
+
+
+def _name(fields: dict[str, str]) -> str:
+    return "/".join(filter(None, (fields.get("namespace"), fields.get("name"))))

@@ -1,0 +1,109 @@
+"""Differences with a known reason, each with its verdict and where it is documented."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from pilot.shadow.resource_comparison import LeafDifference, ResourceDifference, Side
+
+DOCUMENT = "docs/differences.md"
+
+
+class Verdict(enum.Enum):
+    """The meaning of a difference."""
+
+    INTENDED = "intended"
+    LEAK = "reference leaks"
+    UNEXPLAINED = "unexplained"
+
+
+class KnownDifference(NamedTuple):
+    """A known difference: resources of a type all of whose differing leaves have a matching path.
+
+    `applies` checks the values.
+
+    `section` is the heading in docs/differences.md.
+    """
+
+    id: str
+    verdict: Verdict
+    section: str
+    summary: str
+    kinds: frozenset[str]
+    path: re.Pattern[str]
+    applies: Callable[[Sequence[LeafDifference]], bool] = lambda leaves: True
+
+    @property
+    def link(self) -> str:
+        return f"{DOCUMENT}#{self.section.lower().replace(' ', '-')}"
+
+    def explains(self, difference: ResourceDifference) -> bool:
+        """Return whether all leaves of a difference are of this kind."""
+        return (
+            difference.side is Side.BOTH
+            and difference.kind in self.kinds
+            and all(self.path.search(leaf.path) for leaf in difference.leaves)
+            and self.applies(difference.leaves)
+        )
+
+
+_ADDRESS = re.compile(r"[\d.]+\d|\[[\da-f:]+\]")
+
+
+def _kinds(*names: str) -> frozenset[str]:
+    return frozenset(names)
+
+
+KNOWN: tuple[KnownDifference, ...] = (
+    KnownDifference(
+        "stale-identities",
+        Verdict.LEAK,
+        "Security",
+        "the reference keeps the identities of endpoints that are gone as valid subjects",
+        _kinds("cds"),
+        re.compile(r"match(Typed)?SubjectAltNames"),
+        lambda leaves: all(leaf.derived is None for leaf in leaves),
+    ),
+    KnownDifference(
+        "serviceentry-address-family",
+        Verdict.INTENDED,
+        "Routing",
+        "routes name the address of a ServiceEntry in a family of the proxy",
+        _kinds("rds"),
+        re.compile(r"^virtualHosts\[.*\]\.domains\["),
+        lambda leaves: all(_ADDRESS.match(str(leaf.reference or leaf.derived)) for leaf in leaves),
+    ),
+    KnownDifference(
+        "ztunnel-http-conditions",
+        Verdict.INTENDED,
+        "Security",
+        "a DENY rule for a ztunnel ignores conditions on HTTP requests, and denies more",
+        _kinds("wads"),
+        re.compile(r"^groups\["),
+        lambda leaves: any(leaf.reference == {} for leaf in leaves),
+    ),
+    KnownDifference(
+        "health-check-port",
+        Verdict.INTENDED,
+        "Routing",
+        "the reference limits the bodies of direct responses of a gateway's health-check port",
+        _kinds("rds", "lds"),
+        re.compile(r"maxDirectResponseBodySizeBytes$"),
+    ),
+    KnownDifference(
+        "key-sets",
+        Verdict.INTENDED,
+        "Security",
+        "the shadow fetches no key sets of token issuers",
+        _kinds("lds"),
+        re.compile(r"\.localJwks\.inlineString$"),
+    ),
+)
+
+
+def find_known(difference: ResourceDifference) -> KnownDifference | None:
+    """Return the known difference that explains a resource, or None."""
+    return next((reason for reason in KNOWN if reason.explains(difference)), None)

@@ -1,0 +1,60 @@
+"""Objects of a mesh that this control plane treats more strictly than istiod, and the settings that allow them."""
+
+from __future__ import annotations
+
+import ipaddress
+import urllib.parse
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from pilot.config.problem import Problem, Severity
+
+_JWKS_SETTING = "PILOT_ALLOWED_CIDRS_IN_JWKS_URIS"
+_IN_CLUSTER = (".svc", ".svc.cluster.local")
+
+
+class Finding(NamedTuple):
+    """An object with different behaviour here, and what to do about it."""
+
+    object: str
+    message: str
+    remedy: str
+
+
+def refused_objects(problems: Iterable[Problem]) -> Iterator[Finding]:
+    """Yield the objects in the API server that this control plane rejects."""
+    for problem in problems:
+        if problem.severity is Severity.ERROR:
+            yield Finding(
+                str(problem.object),
+                f"is rejected here: {problem.path}: {problem.message}" if problem.path else problem.message,
+                "correct the object before the cutover",
+            )
+
+
+def private_key_sets(objects: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Yield the RequestAuthentications whose key sets are at private addresses."""
+    for plain in objects:
+        if plain.get("kind") != "RequestAuthentication":
+            continue
+        metadata = plain.get("metadata", {})
+        for rule in (plain.get("spec") or {}).get("jwtRules") or ():
+            uri = rule.get("jwksUri") or rule.get("jwks_uri") or ("" if rule.get("jwks") else rule.get("issuer", ""))
+            if uri and is_private(uri):
+                yield Finding(
+                    f"RequestAuthentication {metadata.get('namespace', '')}/{metadata.get('name', '')}",
+                    f"the key set at {uri} is not fetched here, because its address is private",
+                    f"set {_JWKS_SETTING} to the range of the address",
+                )
+
+
+def is_private(uri: str) -> bool:
+    """Return whether a URL has a private address, or the name of a Service, whose address is private."""
+    try:
+        host = urllib.parse.urlsplit(uri).hostname or ""
+    except ValueError:
+        return False
+    try:
+        return not ipaddress.ip_address(host).is_global
+    except ValueError:
+        return host.endswith(_IN_CLUSTER) or (bool(host) and "." not in host)

@@ -1,0 +1,101 @@
+"""The objects of a mesh on a real API server, without the controllers that would complete them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from pilot.kube.api_access import KubeconfigFile
+from pilot.kube.api_client import ApiClient
+from pilot.kube.api_errors import ApiError, NotFound
+from pilot.kube.object_client import ObjectClient, VersionedKind, resource_key
+
+Plain = dict[str, Any]
+_FIRST = ("CustomResourceDefinition", "Namespace", "Node", "ServiceAccount", "GatewayClass")
+_PERMANENT = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
+
+
+class RealMesh:
+    """Writes objects as they are, including their status, and deletes them again."""
+
+    def __init__(self, kubeconfig: str) -> None:
+        self._client = ApiClient(KubeconfigFile(kubeconfig, ""))
+        self.objects = ObjectClient(self._client, "bench", random.Random(1))
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def write(self, plains: Iterable[Plain]) -> None:
+        """Create or replace objects with their status. The kinds that others depend on are written first."""
+        plains = list(plains)
+        for kind in _FIRST:
+            await self._write_all([plain for plain in plains if plain["kind"] == kind])
+        await self._write_all([plain for plain in plains if plain["kind"] not in _FIRST])
+
+    async def delete(self, plains: Iterable[Plain]) -> None:
+        """Delete objects without waiting for dependents."""
+        await asyncio.gather(*(self._delete(plain) for plain in plains))
+
+    async def wait_for_kinds(self, definitions: Iterable[Plain]) -> None:
+        """Wait until the kinds of definitions are served."""
+        for definition in definitions:
+            spec = definition["spec"]
+            version = next(v["name"] for v in spec["versions"] if v["served"])
+            kind = VersionedKind(f"{spec['group']}/{version}", spec["names"]["kind"])
+            async with asyncio.timeout(60):
+                while not await self._is_served(kind):
+                    await asyncio.sleep(0.2)
+
+    async def _is_served(self, kind: VersionedKind) -> bool:
+        with contextlib.suppress(Exception):
+            await self.objects.collection(kind)
+            await self.objects.list(kind)
+            return True
+        return False
+
+    async def _write_all(self, plains: list[Plain]) -> None:
+        gate = asyncio.Semaphore(32)
+
+        async def write(plain: Plain) -> None:
+            async with gate:
+                await self._write(plain)
+
+        await asyncio.gather(*map(write, plains))
+
+    async def _write(self, plain: Plain) -> None:
+        key, body = resource_key(plain), {name: value for name, value in plain.items() if name != "status"}
+        collection = await self.objects.collection(key.kind, key.namespace)
+        try:
+            await self._client.call("POST", collection, body=msgspec.json.encode(body))
+        except ApiError as error:
+            if error.code not in (409, 422):
+                raise
+            path = f"{collection}/{key.name}"
+            current = msgspec.json.decode(await self._client.call("GET", path))
+            metadata = {**body["metadata"], "resourceVersion": current["metadata"]["resourceVersion"]}
+            fixed = {"spec": current["spec"]} if plain["kind"] in ("Pod", "Namespace") else {}
+            await self._client.call("PUT", path, body=msgspec.json.encode({**body, "metadata": metadata, **fixed}))
+        if plain.get("status"):
+            await self.objects.patch(key, {"status": plain["status"]}, "status")
+
+    async def _delete(self, plain: Plain) -> None:
+        key = resource_key(plain)
+        if plain["kind"] == "Namespace" and key.name in _PERMANENT:
+            return
+        path = f"{await self.objects.collection(key.kind, key.namespace)}/{key.name}"
+        with contextlib.suppress(NotFound):
+            await self._client.call("DELETE", path, body=b'{"gracePeriodSeconds": 0}')
+        if plain["kind"] == "Namespace":
+            await self._finalize(path)
+
+    async def _finalize(self, path: str) -> None:
+        """Complete the deletion of a namespace, which a controller would do."""
+        with contextlib.suppress(NotFound):
+            current = msgspec.json.decode(await self._client.call("GET", path))
+            current["spec"]["finalizers"] = []
+            await self._client.call("PUT", f"{path}/finalize", body=msgspec.json.encode(current))

@@ -39,7 +39,13 @@ class RealMesh:
 
     async def delete(self, plains: Iterable[Plain]) -> None:
         """Delete objects without waiting for dependents."""
-        await asyncio.gather(*(self._delete(plain) for plain in plains))
+        gate = asyncio.Semaphore(32)
+
+        async def delete(plain: Plain) -> None:
+            async with gate:
+                await self._delete(plain)
+
+        await asyncio.gather(*map(delete, plains))
 
     async def wait_for_kinds(self, definitions: Iterable[Plain]) -> None:
         """Wait until the kinds of definitions are served."""

@@ -14,7 +14,7 @@ from pilot.shadow.resource_comparison import DifferingResource
 MOST_ATTRIBUTIONS = 300
 """Maximum number of resources that are attributed. Resources that differ in the same fields share the object."""
 SHOWN_CHARACTERS = 160
-_LABEL = re.compile(r"\[[^\]]*\]")
+_LABEL = re.compile(r"\[[^\[\]]*\]")
 FindObject = Callable[[DifferingResource], ObjectRef | None]
 
 

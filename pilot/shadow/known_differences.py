@@ -50,6 +50,11 @@ class KnownDifference(NamedTuple):
         )
 
 
+_SUBJECTS = re.compile(r"match(Typed)?SubjectAltNames")
+_DOMAINS = re.compile(r"^virtualHosts\[[^\n]*\.domains\[")
+_GROUPS = re.compile(r"^groups\[")
+_BODY_SIZE = re.compile(r"maxDirectResponseBodySizeBytes$")
+_KEY_SET = re.compile(r"\.localJwks\.inlineString$")
 _ADDRESS = re.compile(r"[\d.]+\d|\[[\da-f:]+\]")
 
 
@@ -64,7 +69,7 @@ KNOWN: tuple[KnownDifference, ...] = (
         "Security",
         "the reference keeps the identities of endpoints that are gone as valid subjects",
         _kinds("cds"),
-        re.compile(r"match(Typed)?SubjectAltNames"),
+        _SUBJECTS,
         lambda leaves: all(leaf.derived is None for leaf in leaves),
     ),
     KnownDifference(
@@ -73,7 +78,7 @@ KNOWN: tuple[KnownDifference, ...] = (
         "Routing",
         "routes name the address of a ServiceEntry in a family of the proxy",
         _kinds("rds"),
-        re.compile(r"^virtualHosts\[.*\]\.domains\["),
+        _DOMAINS,
         lambda leaves: all(_ADDRESS.match(str(leaf.reference or leaf.derived)) for leaf in leaves),
     ),
     KnownDifference(
@@ -82,7 +87,7 @@ KNOWN: tuple[KnownDifference, ...] = (
         "Security",
         "a DENY rule for a ztunnel ignores conditions on HTTP requests, and denies more",
         _kinds("wads"),
-        re.compile(r"^groups\["),
+        _GROUPS,
         lambda leaves: any(leaf.reference == {} for leaf in leaves),
     ),
     KnownDifference(
@@ -91,7 +96,7 @@ KNOWN: tuple[KnownDifference, ...] = (
         "Routing",
         "the reference limits the bodies of direct responses of a gateway's health-check port",
         _kinds("rds", "lds"),
-        re.compile(r"maxDirectResponseBodySizeBytes$"),
+        _BODY_SIZE,
     ),
     KnownDifference(
         "key-sets",
@@ -99,7 +104,7 @@ KNOWN: tuple[KnownDifference, ...] = (
         "Security",
         "the shadow fetches no key sets of token issuers",
         _kinds("lds"),
-        re.compile(r"\.localJwks\.inlineString$"),
+        _KEY_SET,
     ),
 )
 

@@ -35,7 +35,7 @@ from pilot.config.catalogue import CATALOGUE  # noqa: E402
 from pilot.settings.parse import load  # noqa: E402
 from pilot.shadow.cluster_snapshot import ClusterSnapshot, ShadowMesh, read_snapshot  # noqa: E402
 from pilot.shadow.derived_resources import derive_resources  # noqa: E402
-from pilot.shadow.known_differences import Verdict  # noqa: E402
+from pilot.shadow.known_differences import ShadowVerdict  # noqa: E402
 from pilot.shadow.proxy_comparison import compare_proxies  # noqa: E402
 from pilot.shadow.reference_pages import ReferencePages  # noqa: E402
 from pilot.shadow.reference_proxies import ReferenceProxy, read_proxies  # noqa: E402
@@ -298,7 +298,7 @@ async def run_seeds(
                 if cause.object is not None
                 else None
                 for cause in report.causes
-                if cause.verdict is Verdict.UNEXPLAINED
+                if cause.verdict is ShadowVerdict.UNEXPLAINED
             ]
             others = [o for o in objects if o != subject]
             note = f"{'/'.join(subject)}" + (f", others: {others}" if others else "")

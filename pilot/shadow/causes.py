@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pilot.config.problem import ObjectRef
 from pilot.shadow.attribution import example_leaf
-from pilot.shadow.known_differences import KnownDifference, Verdict, find_known
+from pilot.shadow.known_differences import KnownDifference, ShadowVerdict, find_known
 from pilot.shadow.resource_comparison import DifferingResource
 
 MOST_ATTRIBUTIONS = 300
@@ -18,10 +18,10 @@ _LABEL = re.compile(r"\[[^\[\]]*\]")
 FindObject = Callable[[DifferingResource], ObjectRef | None]
 
 
-class Cause(NamedTuple):
+class DifferenceCause(NamedTuple):
     """Differing resources with the same cause. `object` is the object that they follow from, if there is one."""
 
-    verdict: Verdict
+    verdict: ShadowVerdict
     reason: KnownDifference | None
     object: ObjectRef | None
     fields: tuple[str, ...]
@@ -76,9 +76,9 @@ def signature(one: DifferingResource) -> tuple[str, ...]:
     return (difference.kind, difference.side.value, *fields)
 
 
-def find_causes(differing: Iterable[DifferingResource], find_object: FindObject) -> list[Cause]:
+def find_causes(differing: Iterable[DifferingResource], find_object: FindObject) -> list[DifferenceCause]:
     """Return the causes of differences, unexplained ones and those of most proxies first."""
-    causes: dict[Any, Cause] = {}
+    causes: dict[Any, DifferenceCause] = {}
     objects: dict[tuple[str, ...], ObjectRef | None] = {}
     attributions = 0
     for one in differing:
@@ -90,12 +90,14 @@ def find_causes(differing: Iterable[DifferingResource], find_object: FindObject)
             objects.setdefault(fields, ref)
         elif ref is None:
             ref = objects.get(fields)
-        verdict = reason.verdict if reason is not None else Verdict.UNEXPLAINED
+        verdict = reason.verdict if reason is not None else ShadowVerdict.UNEXPLAINED
         key = reason.id if reason is not None else ref or fields
-        cause = causes.setdefault(key, Cause(verdict, reason, ref, (), []))
+        cause = causes.setdefault(key, DifferenceCause(verdict, reason, ref, (), []))
         cause.resources.append(one)
         causes[key] = cause._replace(fields=tuple(dict.fromkeys((*cause.fields, *_shown_fields(fields)))))
-    return sorted(causes.values(), key=lambda c: (c.verdict is not Verdict.UNEXPLAINED, -c.proxies, -len(c.resources)))
+    return sorted(
+        causes.values(), key=lambda c: (c.verdict is not ShadowVerdict.UNEXPLAINED, -c.proxies, -len(c.resources))
+    )
 
 
 def _shown_fields(fields: tuple[str, ...]) -> list[str]:

@@ -7,12 +7,13 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from pilot.envoy.http_filter.jwt_authn import UNUSABLE_KEYS
 from pilot.shadow.resource_comparison import LeafDifference, ResourceDifference, Side
 
 DOCUMENT = "docs/differences.md"
 
 
-class Verdict(enum.Enum):
+class ShadowVerdict(enum.Enum):
     """The meaning of a difference."""
 
     INTENDED = "intended"
@@ -29,7 +30,7 @@ class KnownDifference(NamedTuple):
     """
 
     id: str
-    verdict: Verdict
+    verdict: ShadowVerdict
     section: str
     summary: str
     kinds: frozenset[str]
@@ -65,7 +66,7 @@ def _kinds(*names: str) -> frozenset[str]:
 KNOWN: tuple[KnownDifference, ...] = (
     KnownDifference(
         "stale-identities",
-        Verdict.LEAK,
+        ShadowVerdict.LEAK,
         "Security",
         "the reference keeps the identities of endpoints that are gone as valid subjects",
         _kinds("cds"),
@@ -74,7 +75,7 @@ KNOWN: tuple[KnownDifference, ...] = (
     ),
     KnownDifference(
         "serviceentry-address-family",
-        Verdict.INTENDED,
+        ShadowVerdict.INTENDED,
         "Routing",
         "routes name the address of a ServiceEntry in a family of the proxy",
         _kinds("rds"),
@@ -83,7 +84,7 @@ KNOWN: tuple[KnownDifference, ...] = (
     ),
     KnownDifference(
         "ztunnel-http-conditions",
-        Verdict.INTENDED,
+        ShadowVerdict.INTENDED,
         "Security",
         "a DENY rule for a ztunnel ignores conditions on HTTP requests, and denies more",
         _kinds("wads"),
@@ -91,20 +92,21 @@ KNOWN: tuple[KnownDifference, ...] = (
         lambda leaves: any(leaf.reference == {} for leaf in leaves),
     ),
     KnownDifference(
-        "health-check-port",
-        Verdict.INTENDED,
+        "direct-response-size",
+        ShadowVerdict.LEAK,
         "Routing",
-        "the reference limits the bodies of direct responses of a gateway's health-check port",
+        "an EnvoyFilter changes the reference's maximum size of direct responses for other proxies, too",
         _kinds("rds", "lds"),
         _BODY_SIZE,
     ),
     KnownDifference(
         "key-sets",
-        Verdict.INTENDED,
+        ShadowVerdict.INTENDED,
         "Security",
         "the shadow fetches no key sets of token issuers",
         _kinds("lds"),
         _KEY_SET,
+        lambda leaves: all(leaf.derived == UNUSABLE_KEYS for leaf in leaves),
     ),
 )
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
 from pilot.shadow.attribution import Attribution
-from pilot.shadow.causes import Cause, find_causes
+from pilot.shadow.causes import DifferenceCause, find_causes
 from pilot.shadow.cluster_snapshot import ShadowMesh
 from pilot.shadow.derived_resources import derive_resources
 from pilot.shadow.reference_pages import ReferencePages
@@ -37,7 +37,7 @@ class ProxyReport(NamedTuple):
     proxies: int
     resources: int
     equal: int
-    causes: list[Cause]
+    causes: list[DifferenceCause]
     gone: list[str]
     rejected: dict[str, str]
     unread: dict[str, int]

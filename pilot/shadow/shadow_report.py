@@ -10,10 +10,10 @@ from pilot.kube.object_client import ObjectClient
 from pilot.settings import Settings
 from pilot.shadow.authority_continuity import Continuity, check_authority
 from pilot.shadow.cluster_snapshot import ShadowMesh, read_snapshot
-from pilot.shadow.known_differences import Verdict
+from pilot.shadow.known_differences import ShadowVerdict
 from pilot.shadow.proxy_comparison import ProxyReport, compare_proxies
 from pilot.shadow.reference_pages import ReferencePages
-from pilot.shadow.strictness import Finding, private_key_sets, refused_objects
+from pilot.shadow.strictness import Strictness, private_key_sets, refused_objects
 
 
 class ShadowReport(NamedTuple):
@@ -21,9 +21,9 @@ class ShadowReport(NamedTuple):
 
     proxies: ProxyReport
     authority: Continuity
-    findings: list[Finding]
+    findings: list[Strictness]
 
-    def count(self, verdict: Verdict) -> int:
+    def count(self, verdict: ShadowVerdict) -> int:
         """Return the number of causes with a verdict."""
         return sum(cause.verdict is verdict for cause in self.proxies.causes)
 

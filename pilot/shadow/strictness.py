@@ -13,7 +13,7 @@ _JWKS_SETTING = "PILOT_ALLOWED_CIDRS_IN_JWKS_URIS"
 _IN_CLUSTER = (".svc", ".svc.cluster.local")
 
 
-class Finding(NamedTuple):
+class Strictness(NamedTuple):
     """An object with different behaviour here, and what to do about it."""
 
     object: str
@@ -21,18 +21,18 @@ class Finding(NamedTuple):
     remedy: str
 
 
-def refused_objects(problems: Iterable[Problem]) -> Iterator[Finding]:
+def refused_objects(problems: Iterable[Problem]) -> Iterator[Strictness]:
     """Yield the objects in the API server that this control plane rejects."""
     for problem in problems:
         if problem.severity is Severity.ERROR:
-            yield Finding(
+            yield Strictness(
                 str(problem.object),
                 f"is rejected here: {problem.path}: {problem.message}" if problem.path else problem.message,
                 "correct the object before the cutover",
             )
 
 
-def private_key_sets(objects: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
+def private_key_sets(objects: Iterable[Mapping[str, Any]]) -> Iterator[Strictness]:
     """Yield the RequestAuthentications whose key sets are at private addresses."""
     for plain in objects:
         if plain.get("kind") != "RequestAuthentication":
@@ -41,7 +41,7 @@ def private_key_sets(objects: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
         for rule in (plain.get("spec") or {}).get("jwtRules") or ():
             uri = rule.get("jwksUri") or rule.get("jwks_uri") or ("" if rule.get("jwks") else rule.get("issuer", ""))
             if uri and is_private(uri):
-                yield Finding(
+                yield Strictness(
                     f"RequestAuthentication {metadata.get('namespace', '')}/{metadata.get('name', '')}",
                     f"the key set at {uri} is not fetched here, because its address is private",
                     f"set {_JWKS_SETTING} to the range of the address",

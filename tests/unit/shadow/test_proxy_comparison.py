@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pilot.shadow.known_differences import Verdict
+from pilot.shadow.known_differences import ShadowVerdict
 from pilot.shadow.proxy_comparison import ProxyReport, compare_proxies
 from pilot.shadow.reference_proxies import read_proxies
 from tests.unit.shadow.reference_mesh import OBJECTS, MemoryPages, connection, mesh_of
@@ -49,7 +49,7 @@ async def test_a_changed_field_is_attributed_to_its_object(before: str, after: s
     assert before in OBJECTS
     report = await compare(OBJECTS.replace(before, after))
     first = report.causes[0]
-    assert first.verdict is Verdict.UNEXPLAINED
+    assert first.verdict is ShadowVerdict.UNEXPLAINED
     assert kind in {cause.object.kind.name for cause in report.causes if cause.object is not None}
 
 
@@ -77,7 +77,7 @@ async def test_subjects_that_only_the_reference_accepts_are_its_leak() -> None:
             names.setdefault("matchSubjectAltNames", []).append({"exact": "spiffe://gone"})
 
     report = await compare(OBJECTS, add_subject)
-    assert [cause.verdict for cause in report.causes] == [Verdict.LEAK]
+    assert [cause.verdict for cause in report.causes] == [ShadowVerdict.LEAK]
 
 
 async def test_the_nodes_of_proxies_are_restored() -> None:

@@ -13,7 +13,7 @@ from pilot.cli.ctl.cluster import Cluster, with_cluster
 from pilot.cli.ctl.output import FORMATS, CommandResult, Part, TextTable, show
 from pilot.kube.object_client import ObjectClient
 from pilot.settings.parse import load
-from pilot.shadow.known_differences import Verdict
+from pilot.shadow.known_differences import ShadowVerdict
 from pilot.shadow.reference_pages import ReferenceFault, ReferencePages
 from pilot.shadow.shadow_report import ShadowReport, compare_with_reference
 
@@ -43,7 +43,7 @@ _DEFAULT_REFERENCE = "http://127.0.0.1:15014"
 @click.option("--watch", "seconds", type=click.IntRange(1), metavar="SECONDS", help="repeat the comparison")
 @click.option(
     "--fail-on",
-    type=click.Choice([verdict.value for verdict in Verdict]),
+    type=click.Choice([verdict.value for verdict in ShadowVerdict]),
     help=f"exit with status {FOUND} if there is a difference with this verdict",
 )
 @click.option(
@@ -84,7 +84,7 @@ def shadow(
         if seconds is None:
             break
         time.sleep(seconds)
-    if fail_on is not None and report.count(Verdict(fail_on)):
+    if fail_on is not None and report.count(ShadowVerdict(fail_on)):
         click.get_current_context().exit(FOUND)
 
 

@@ -34,6 +34,7 @@ from pilot.bootstrap.options import check_names, check_security, check_sources, 
 from pilot.bootstrap.part import Part, Parts
 from pilot.bootstrap.periodic_jobs import MallocTrimmer, PatchMetrics, PeriodicJobs, find_trim
 from pilot.bootstrap.ports import GrpcPort, GrpcServices, HttpPort
+from pilot.bootstrap.rollouts import Rollouts
 from pilot.bootstrap.security.port_auth import PortAuth
 from pilot.bootstrap.security.process_security import Security, SecurityContext, TrustRootPublisher
 from pilot.bootstrap.security.secure_port import SecurePort
@@ -89,7 +90,7 @@ from pilot.xds.net.http import add_ready
 from pilot.xds.net.listen_address import Address
 from pilot.xds.push.discovery import Discovery, log_outcome
 from pilot.xds.push.event_progress import EventOutcome
-from pilot.xds.push.pusher import Pusher
+from pilot.xds.push.pusher import Pushed, Pusher
 from pilot.xds.push.write_limiter import write_limits
 from pilot.xds.secret_access import SecretAccess
 from pilot.xds.server import make_server
@@ -172,8 +173,9 @@ class ControlPlane:
             on_outcome=self._on_outcome,
             counts_cache=settings.debug.cache_metrics,
         )
-        on_push = self._traces.on_push if self._traces is not None else None
-        self.pusher = Pusher(self.discovery, self.metrics, write_limits(settings.serve), on_push)
+        self.pusher = Pusher(
+            self.discovery, self.metrics, write_limits(settings.serve), self._on_push, self._on_derivations
+        )
         self._aliases = parse_aliases(settings.serve.cluster_aliases)
         self._admission, self._budgets = (
             Admission(stream_rate(settings.serve.stream_rate)),
@@ -206,6 +208,8 @@ class ControlPlane:
 
         ledger = Ledger(self.problems)
         self._dashboard_data = DashboardData(self._catalogue, ledger, self.discovery, self.metrics)
+        local_cluster = settings.mesh.registry.cluster_id
+        self._rollouts = Rollouts(self.db, ledger, self._batch, local_cluster)
         self.files = tuple(self._file_source(ledger, rank, folder) for rank, folder in enumerate(folders))
         target = IngestTarget(self.db, self._catalogue, self._batch, ledger, self.problems, self.metrics)
         run_remote = self._run_remote_controllers if settings.kubernetes.external else None
@@ -300,6 +304,17 @@ class ControlPlane:
     def _on_change(self, event: int, commit: Commit, proxies: int) -> None:
         """Handle a committed batch of changes that affects some proxies."""
         self._dashboard_data.on_change(event, commit, proxies)
+        self._rollouts.on_change(event, commit)
+
+    def _on_push(self, pushed: Pushed) -> None:
+        """Handle a message that was written to a proxy."""
+        self._dashboard_data.changes.on_push(pushed)
+        if self._traces is not None:
+            self._traces.on_push(pushed)
+
+    def _on_derivations(self, event: int, count: int) -> None:
+        """Handle derivations that ran for an event."""
+        self._dashboard_data.changes.on_derivations(event, count)
 
     def _on_outcome(self, outcome: EventOutcome) -> None:
         """Handle the outcome of an event."""
@@ -543,6 +558,7 @@ class ControlPlane:
             changes=self._dashboard_data.changes,
             history=self._dashboard_data.history,
             document_of=lambda ref: self._dashboard_data.document_of(ref, self.settings.mesh.registry.cluster_id),
+            find_object=self._rollouts.find,
             find_lines=find_lines,
             read_text=read_text,
         )

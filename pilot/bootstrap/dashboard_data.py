@@ -36,24 +36,34 @@ class DashboardData:
         written = {table for table in tables if table not in ENDPOINTS and self._is_written(table)}
         edits = ((table, key, row) for table, key, row in commit.edits if table in written)
         objects = [
-            self._changed(table, key, _action(commit, table, row is None))
+            self._changed(table, key, row, _action(commit, table, row is None))
             for table, key, row in itertools.islice(edits, LISTED)
         ]
         total = sum(tables[table] for table in written)
         if total or endpoints:
-            self.changes.record(event, objects, total, endpoints, proxies)
+            self.changes.record(event, objects, total, endpoints, proxies, commit.runs)
+        else:
+            self.changes.others.derivations += commit.runs
 
     def _is_written(self, table: str) -> bool:
         """Return whether users write the rows of a table. The control plane adds the rows of the other tables."""
         return table == MESH_CONFIG or self._catalogue.find_by_table(table) is not None
 
-    def _changed(self, table: str, key: object, action: Action) -> ChangedObject:
+    def _changed(self, table: str, key: object, row: object, action: Action) -> ChangedObject:
         kind = self._catalogue.find_by_table(table)
         if kind is None or not isinstance(key, ObjectKey | RegistryKey):
             return ChangedObject(action, "", table, "", str(key))
         source = self._ledger.document_of((table, key))
+        version = self._ledger.version_of((table, key), row)
         return ChangedObject(
-            action, kind.id.group, kind.id.name, key.namespace, key.name, str(source) if source is not None else ""
+            action,
+            kind.id.group,
+            kind.id.name,
+            key.namespace,
+            key.name,
+            str(source) if source is not None else "",
+            version.generation,
+            version.manager,
         )
 
     def document_of(self, ref: ObjectRef, cluster: str) -> str:

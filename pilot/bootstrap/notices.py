@@ -81,7 +81,7 @@ class ChangeReporter:
             extra=fields(event=self._event),
         )
         self._last_push = now
-        woken = self._discovery.wake(commit.hit, push_reasons(catalogue, commit), self._event)
+        woken = self._discovery.wake(commit.hit, push_reasons(catalogue, commit), self._event, now - commit.first)
         if self._traces is not None:
             self._traces.on_commit(self._event, commit, woken)
         self._on_change(self._event, commit, woken)

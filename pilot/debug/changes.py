@@ -8,6 +8,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
+from pilot.lib.xds_types import short_name
+
 KEPT, KEPT_ENDPOINTS = 200, 50
 """Maximum number of changes that are kept, and of changes that only affect endpoints."""
 LISTED = 20
@@ -17,7 +19,8 @@ LISTED = 20
 class ChangedObject(NamedTuple):
     """An object that a change added, updated or deleted.
 
-    `source` is the file or the other source that provides the object, or "" if it was deleted.
+    `source` is the file or the other source that provides the object, or "" if it was deleted. `generation` and
+    `manager` are those of the API server: the last client that wrote the specification. They are 0 and "" if unknown.
     """
 
     action: Literal["add", "update", "delete", "change"]
@@ -26,14 +29,19 @@ class ChangedObject(NamedTuple):
     namespace: str
     name: str
     source: str = ""
+    generation: int = 0
+    manager: str = ""
 
 
 class Delivery(Protocol):
-    """The delivery of a change to proxies: the numbers of affected proxies and of each response, and the seconds since
-    the commit until the last of them, and until 99 percent of them, had responded."""
+    """The delivery of a change to proxies: the numbers of proxies whose configuration was computed again, of those
+    among them for which it came out equal, and of each response, and the seconds since the commit until all, 99 percent
+    and half of the affected ones had responded."""
 
     @property
     def proxies(self) -> int: ...
+    @property
+    def unchanged(self) -> int: ...
     @property
     def acknowledged(self) -> int: ...
     @property
@@ -44,6 +52,44 @@ class Delivery(Protocol):
     def seconds(self) -> float: ...
     @property
     def seconds_99(self) -> float: ...
+    @property
+    def seconds_50(self) -> float: ...
+
+
+class Written(Protocol):
+    """A message that was written to a proxy because of a change, or of a request if `event` is 0."""
+
+    @property
+    def event(self) -> int: ...
+    @property
+    def type_url(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+
+
+@dataclasses.dataclass
+class Cost:
+    """Derivations that ran, messages that were written, and their bytes by type."""
+
+    derivations: int = 0
+    messages: int = 0
+    bytes: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    def add(self, other: Cost) -> None:
+        self.derivations += other.derivations
+        self.messages += other.messages
+        for name, size in other.bytes.items():
+            self.bytes[name] = self.bytes.get(name, 0) + size
+
+    def write(self, type_url: str, size: int) -> None:
+        """Add a message."""
+        name = short_name(type_url)
+        self.messages += 1
+        self.bytes[name] = self.bytes.get(name, 0) + size
+
+    def plain(self) -> dict[str, Any]:
+        """Return the cost as a JSON object."""
+        return {"derivations": self.derivations, "messages": self.messages, "bytes": dict(self.bytes)}
 
 
 @dataclasses.dataclass
@@ -61,6 +107,7 @@ class Change:
     proxies: int
     delivery: Delivery | None = None
     shown: dict[str, Any] | None = None
+    cost: Cost = dataclasses.field(default_factory=Cost)
 
 
 def _nothing(number: int) -> None:
@@ -68,7 +115,12 @@ def _nothing(number: int) -> None:
 
 
 class ChangeLog:
-    """The last changes, newest first. `progress` returns the delivery of a change that has not ended."""
+    """The last changes, newest first, and what they made the control plane compute and write.
+
+    `progress` returns the delivery of a change that has not ended. `requests` is the cost of what proxies requested,
+    such as their first configuration. `others` is that of changes that are not kept. The sum of all costs is that of
+    everything that was written. A response that several changes caused belongs to the last of them.
+    """
 
     def __init__(
         self, progress: Callable[[int], Delivery | None] = _nothing, now: Callable[[], float] = time.time
@@ -76,16 +128,48 @@ class ChangeLog:
         self._progress, self._now = progress, now
         self._changes: OrderedDict[int, Change] = OrderedDict()
         self._endpoint_changes: OrderedDict[int, Change] = OrderedDict()
+        self.requests, self.others = Cost(), Cost()
         self.number = 0
         """The number of the last change."""
 
-    def record(self, number: int, objects: Sequence[ChangedObject], total: int, endpoints: int, proxies: int) -> None:
+    def record(
+        self,
+        number: int,
+        objects: Sequence[ChangedObject],
+        total: int,
+        endpoints: int,
+        proxies: int,
+        derivations: int = 0,
+    ) -> None:
         """Record a change of `total` objects and `endpoints` Pods and EndpointSlices that affects some proxies."""
         changes, limit = (self._changes, KEPT) if total else (self._endpoint_changes, KEPT_ENDPOINTS)
-        changes[number] = Change(number, self._now(), objects, total, endpoints, proxies)
+        cost = Cost(derivations)
+        changes[number] = Change(number, self._now(), objects, total, endpoints, proxies, cost=cost)
         self.number = number
         if len(changes) > limit:
-            changes.popitem(last=False)
+            _, oldest = changes.popitem(last=False)
+            self.others.add(oldest.cost)
+
+    def on_push(self, written: Written) -> None:
+        """Record a message that was written."""
+        self._cost_of(written.event).write(written.type_url, written.size)
+
+    def on_derivations(self, event: int, count: int) -> None:
+        """Record derivations that ran for a change, or for a request if `event` is 0."""
+        self._cost_of(event).derivations += count
+
+    def _cost_of(self, event: int) -> Cost:
+        if not event:
+            return self.requests
+        change = self._changes.get(event) or self._endpoint_changes.get(event)
+        return change.cost if change is not None else self.others
+
+    def total(self) -> Cost:
+        """Return the sum of all costs."""
+        total = Cost()
+        for cost in (self.requests, self.others, *(change.cost for change in self)):
+            total.add(cost)
+        return total
 
     def finish(self, number: int, delivery: Delivery) -> None:
         """Record that the delivery of a change has ended."""
@@ -98,6 +182,9 @@ class ChangeLog:
 
     def plain(self, change: Change) -> dict[str, Any]:
         """Return a change as a JSON object."""
+        return self._plain_delivery(change) | change.cost.plain()
+
+    def _plain_delivery(self, change: Change) -> dict[str, Any]:
         if change.shown is not None:
             return change.shown
         delivery = change.delivery or self._progress(change.number)
@@ -112,10 +199,12 @@ class ChangeLog:
         }
         if delivery is not None:
             shown |= {
+                "unchanged": delivery.unchanged,
                 "acknowledged": delivery.acknowledged,
                 "refused": delivery.nacked,
                 "gone": delivery.disconnected,
                 "seconds": delivery.seconds,
+                "p50": delivery.seconds_50,
                 "p99": delivery.seconds_99,
             }
         if shown["done"]:

@@ -19,6 +19,7 @@ from pilot.debug.pages import (
     push_context,
     push_status,
     registry,
+    rollout,
     scope,
     statuses,
     telemetry,
@@ -80,6 +81,12 @@ _SECTIONS: dict[str, tuple[Page, ...]] = {
         )
     ),
     "Configuration": (
+        Page(
+            "/debug/rollout",
+            "Delivery of the last change of an object; kind, namespace, name, generation",
+            rollout.rollout,
+        ),
+        Page("/debug/history", "Last changes: their delivery, derivations and bytes", rollout.history, ("pretty",)),
         Page("/debug/problemz", "Problems of users' objects", configuration.problemz),
         Page(
             "/debug/statusz",

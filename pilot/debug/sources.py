@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from pilot.debug.answer_slots import AnswerSlots
 from pilot.debug.changes import ChangeLog
@@ -19,6 +19,9 @@ from pilot.settings.process import DebugSettings
 
 if TYPE_CHECKING:
     from pilot.config.problem import ObjectRef, Problem
+
+DeliveryState = Literal["waiting", "sent", "done"]
+"""State of a change on a stream: not completely sent, not completely answered, or neither."""
 
 
 class Finding(NamedTuple):
@@ -76,6 +79,38 @@ class ConnectedProxy(Protocol):
     def subscriptions(self) -> Mapping[str, WatchedType]: ...
     @property
     def activity(self) -> int: ...
+    @property
+    def has_started(self) -> bool:
+        """True if the proxy has responded to its first configuration."""
+
+    def delivery(self, event: int) -> DeliveryState:
+        """Return the state of a change on this stream. If the event is 0, return that of all changes."""
+
+    def refusal(self, event: int) -> str:
+        """Return the reason for which the proxy has refused a change, or "" if it has not refused it."""
+
+
+class CommittedObject(NamedTuple):
+    """An object, and the last change of it.
+
+    exists: Whether a source declares it.
+    is_current: Whether the tables have the version of the source.
+    is_ignored: Whether the control plane ignores it because of its namespace.
+    generation, uid, manager: Its version in the API server, and the last client that wrote it, or 0 and "".
+    event: The number of the last change of it, or 0 if there was none.
+    is_forgotten: Whether `event` is unknown, because too many other objects have changed since then.
+    fingerprint: A digest of what the version in the tables specifies, or "" if there is none.
+    """
+
+    exists: bool
+    is_current: bool
+    is_ignored: bool
+    generation: int
+    uid: str
+    manager: str
+    event: int
+    is_forgotten: bool
+    fingerprint: str
 
 
 class Fleet(Protocol):
@@ -118,6 +153,11 @@ class ProblemList(Protocol):
     def __iter__(self) -> Iterator[Problem]: ...
 
 
+def _no_object(ref: ObjectRef) -> CommittedObject | None:
+    """Return None. This is the default if the changes of objects are not tracked."""
+    return None
+
+
 def _no_document(ref: ObjectRef) -> str:
     """Return "". This is the default if the origins of objects are unknown."""
     return ""
@@ -142,7 +182,8 @@ class Sources:
     name of this Pod, or "". `templates` returns the injection templates keyed by name, or None if injection is
     disabled. `health` returns the findings of the last health check, keyed by metric and key, or None before the first
     check. `slots` limits concurrent responses. `worst_stall` returns the longest recent stall of the event loop, or
-    None if there was none. `changes` and `history` are records of the recent past. `document_of` returns the file that
+    None if there was none. `changes` and `history` are records of the recent past. `find_object` returns an object with
+    its last change, or None if its kind is unknown. `document_of` returns the file that
     provides an object or the name of its other source, or "" if it is unknown. `find_lines` returns the lines of fields
     of objects in such a file, and `read_text` the text of an object and the number of its first line, or (0, ""). Both
     read the file, so they must be called in a thread.
@@ -162,6 +203,7 @@ class Sources:
     worst_stall: Callable[[], Stall | None] = _no_stall
     changes: ChangeLog = dataclasses.field(default_factory=ChangeLog)
     history: History = dataclasses.field(default_factory=History)
+    find_object: Callable[[ObjectRef], CommittedObject | None] = _no_object
     document_of: Callable[[ObjectRef], str] = _no_document
     find_lines: Callable[[str, Collection[tuple[ObjectRef, str]]], Mapping[tuple[ObjectRef, str], int]] = _no_lines
     read_text: Callable[[str, ObjectRef], tuple[int, str]] = _no_text

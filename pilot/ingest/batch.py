@@ -47,7 +47,7 @@ class Commit(NamedTuple):
 
     `hit` contains the affected watched nodes, and `arrivals` is the number of `put` calls. `first` and `last` are the
     times of the first and the last call, according to the batch's clock. `events` counts the rows that were added,
-    updated or deleted in each table. `took` is the duration in seconds.
+    updated or deleted in each table. `took` is the duration in seconds. `runs` is the number of derivations that ran.
     """
 
     hit: list[Node]
@@ -57,6 +57,7 @@ class Commit(NamedTuple):
     last: float
     events: Mapping[tuple[str, Event], int]
     took: float
+    runs: int = 0
 
 
 class Batch:
@@ -118,6 +119,10 @@ class Batch:
         """Return the new row of a pending edit, or None if there is no such edit."""
         return self._edits.get((table, key))
 
+    def is_committed(self, table: str, key: Hashable) -> bool:
+        """Return whether all edits of a row have been committed and reported."""
+        return self._committing is None and (table, key) not in self._edits
+
     def _ripe(self) -> None:
         """Start or continue a commit, or wait for more edits. The timer calls this."""
         self._timer = None
@@ -164,7 +169,9 @@ class Batch:
             changes = [(self._mesh.tables[table], key, row) for table, key, row in edits]
             for name, (table, key, row) in zip((name for name, _, _ in edits), changes, strict=True):
                 committing.events[name, _event(table, key, row)] += 1
+            runs = self._mesh.runs
             committing.hit.update(dict.fromkeys(self._mesh.commit(changes)))
+            committing.runs += self._mesh.runs - runs
             committing.edits += edits
         took = self._clock.time() - started
         committing.took += took
@@ -192,7 +199,7 @@ class _Committing:
         self.hit: dict[Node, None] = {}
         self.edits: list[Edit] = []
         self.events: Counter[tuple[str, Event]] = Counter()
-        self.took = 0.0
+        self.took, self.runs = 0.0, 0
         self._arrivals, self._first, self._last = arrivals, first, last
 
     def take(self, count: int) -> list[tuple[tuple[str, Hashable], Any]]:
@@ -204,7 +211,9 @@ class _Committing:
 
     def commit(self) -> Commit:
         """Return the result of the commit."""
-        return Commit(list(self.hit), self.edits, self._arrivals, self._first, self._last, self.events, self.took)
+        return Commit(
+            list(self.hit), self.edits, self._arrivals, self._first, self._last, self.events, self.took, self.runs
+        )
 
 
 def _event(table: Table[Any, Any], key: Hashable, row: Any) -> Event:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
@@ -31,6 +32,8 @@ MAX_PROBLEMS = 100
 An object of 1 MB can have 100,000 problems. They would be stored and shown on debug pages for as long as the object
 exists.
 """
+MAX_MANAGER = 128
+"""Maximum length of the name of a field manager and of a UID, in characters."""
 _READ_ANNOTATIONS = ("istio.io", "kubernetes.io/ingress.class", "openshift.io/sa.scc.")
 _FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _KUSTOMIZE_FIELDS = frozenset({"bases", "configMapGenerator", "patches", "patchesStrategicMerge", "resources"})
@@ -59,6 +62,22 @@ class Metadata(Lenient, frozen=True):
 Row = tuple[str, ObjectKey | RegistryKey]
 
 
+class ObjectVersion(NamedTuple):
+    """The version of an object in an API server, which is not part of the object.
+
+    generation: The generation, or 0 if the object is from another source.
+    uid: The unique ID of the object, or "".
+    manager: The client that was the last to write the specification, according to `managedFields`, or "".
+    """
+
+    generation: int = 0
+    uid: str = ""
+    manager: str = ""
+
+
+UNVERSIONED = ObjectVersion()
+
+
 class DocumentOrigin(NamedTuple):
     """The origin of documents.
 
@@ -79,11 +98,12 @@ OWN = DocumentOrigin()
 
 
 class Entry(NamedTuple):
-    """An object, with the name of its table and its key."""
+    """An object, with the name of its table, its key and its version."""
 
     table: str
     key: ObjectKey | RegistryKey
     object: Object[Any]
+    version: ObjectVersion = UNVERSIONED
 
 
 class Decoded(NamedTuple):
@@ -210,7 +230,21 @@ def _decode_as(
         problems = _about(subject, chain(mismatches, () if is_validated else kind.validate(decoded)))
     if any(p.severity is Severity.ERROR for p in problems):
         return None, problems, (kind.table_name, key)
-    return Entry(kind.table_name, key, decoded), problems, None
+    return Entry(kind.table_name, key, decoded, _version(plain["metadata"])), problems, None
+
+
+def _version(metadata: Mapping[str, Any]) -> ObjectVersion:
+    """Return the version in the metadata of an object."""
+    generation, uid = metadata.get("generation"), metadata.get("uid")
+    if not isinstance(generation, int) or not isinstance(uid, str):
+        return UNVERSIONED
+    fields = metadata.get("managedFields")
+    writes = [
+        (str(one.get("time", "")), cut(str(one.get("manager", "")), MAX_MANAGER))
+        for one in (fields if isinstance(fields, list) else ())
+        if isinstance(one, dict) and not one.get("subresource")
+    ]
+    return ObjectVersion(generation, cut(uid, MAX_MANAGER), sys.intern(max(writes)[1]) if writes else "")
 
 
 def _has_revisions(kind: AnyKind) -> bool:

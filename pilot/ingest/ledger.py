@@ -11,13 +11,15 @@ import asyncio
 import bisect
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
 
 from pilot.config.object import Object
 from pilot.config.problem import ObjectRef, Problem, Severity, warning
-from pilot.ingest.decode import Decoded, Row
+from pilot.ingest.batch import ENDPOINTS
+from pilot.ingest.decode import UNVERSIONED, Decoded, ObjectVersion, Row
 from pilot.ingest.namespace_filter import Edit
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.text import printable_path
@@ -27,6 +29,8 @@ MAX_LISTED = 10_000
 
 Objects of a few megabytes can have a million problems, which take hundreds of megabytes.
 """
+
+NO_VERSIONS: Mapping[Row, ObjectVersion] = MappingProxyType({})
 
 
 class DocumentKey(NamedTuple):
@@ -44,12 +48,14 @@ class DocumentKey(NamedTuple):
 
 
 class _Document:
-    """The objects of a document, its own problems, and the rows for which another document takes precedence."""
+    """The objects of a document, their versions if known, its own problems, and the rows for which another document
+    takes precedence."""
 
-    __slots__ = ("lost", "objects", "problems")
+    __slots__ = ("lost", "objects", "problems", "versions")
 
     def __init__(self) -> None:
         self.objects: dict[Row, Object[Any]] = {}
+        self.versions: Mapping[Row, ObjectVersion] = NO_VERSIONS
         self.problems: tuple[Problem, ...] = ()
         self.lost: dict[Row, Problem] = {}
 
@@ -75,8 +81,9 @@ class Ledger:
     def replace(self, key: DocumentKey, decoded: Iterable[Decoded]) -> list[Edit]:
         """Replace the objects of a document. An invalid object keeps its last valid version."""
         document = self._documents.get(key) or self._documents.setdefault(key, _Document())
-        old, new = document.objects, {}
+        old, new, versions = document.objects, {}, {}
         problems: list[Problem] = []
+        is_single = not isinstance(key.document, str)  # files may contain versions that were copied from a cluster
         for part in decoded:
             problems += part.problems
             for entry in part.entries:
@@ -85,9 +92,14 @@ class Ledger:
                     problems.append(_duplicate(entry.object, key, key))
                 else:
                     new[row] = entry.object
+                    if is_single and entry.version.generation and entry.table not in ENDPOINTS:
+                        versions[row] = entry.version
             for row in part.refused:
-                if row in old:
-                    new.setdefault(row, old[row])
+                if row in old and row not in new:
+                    new[row] = old[row]
+                    if row in document.versions:
+                        versions[row] = document.versions[row]
+        document.versions = versions or NO_VERSIONS
         self._list_problems(key, document, problems)
         return self._change(key, document, new)
 
@@ -112,6 +124,19 @@ class Ledger:
         """Return the document that provides a row, or None if no document declares it."""
         claims = self._claims.get(row)
         return claims[0] if claims else None
+
+    def find(self, row: Row) -> tuple[Object[Any], ObjectVersion] | None:
+        """Return the object of a row, with its version, or None if no document declares it."""
+        claims = self._claims.get(row)
+        if not claims:
+            return None
+        document = self._documents[claims[0]]
+        return document.objects[row], document.versions.get(row, UNVERSIONED)
+
+    def version_of(self, row: Row, o: object) -> ObjectVersion:
+        """Return the version of an object, or an empty version if the row has another object by now."""
+        current = self.find(row)
+        return current[1] if current is not None and current[0] == o else UNVERSIONED
 
     def fail(self, key: DocumentKey, *problems: Problem) -> None:
         """Report that a document cannot be read. Its objects stay in force."""

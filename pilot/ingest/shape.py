@@ -61,6 +61,13 @@ class _CheckedStruct(NamedTuple):
     groups: list[list[str]]
 
 
+def encode_extension(value: Any) -> Any:
+    """Return a duration as nanoseconds for msgspec, because JSON has no such type."""
+    if isinstance(value, Duration):
+        return int(value)
+    raise NotImplementedError(type(value))
+
+
 def decode_extension(kind: type, value: Any) -> Any:
     """Decode a duration for msgspec, because JSON has no such type."""
     if kind is Duration:

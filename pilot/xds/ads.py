@@ -396,7 +396,11 @@ class Ads:
                 )
             return
         acknowledgement = connection.session.receive(request)
-        connection.activity += 1
+        connection.mark_active()
+        error = acknowledgement.rejected[1] if acknowledgement.rejected is not None else None
+        connection.deliveries.on_response(request.type_url, request.response_nonce, error)
+        if request.type_url not in connection.session.subscriptions:
+            connection.deliveries.drop_type(request.type_url)
         if (listener := self.options.request_listeners.get(request.type_url)) is not None:
             listener(connection)
         if request.type_url == SECRET:

@@ -22,7 +22,7 @@ from pilot.xds.admission import DEFAULT_STREAM_LIMITS, Admission, StreamLimits
 from pilot.xds.ads import SERVICE, Ads, AdsOptions
 from pilot.xds.authn.identity import Authenticate, Caller, IdentityError, no_authentication
 from pilot.xds.push.discovery import Discovery
-from pilot.xds.push.pusher import Pushed, Pusher
+from pilot.xds.push.pusher import Pushed, Pusher, ignore_push
 from pilot.xds.push.write_limiter import DEFAULT_LIMITS, WriteLimits
 from pilot.xds.server import make_server
 from testing.clients.scripted_stream import resource
@@ -90,7 +90,7 @@ class Server:
         plan: Derived[[str], ProxyPlan] = plan,
         authenticate: Authenticate = no_authentication,
         mesh: Mesh | None = None,
-        on_push: Callable[[Pushed], None] | None = None,
+        on_push: Callable[[Pushed], None] = ignore_push,
         **more: Any,
     ) -> None:
         self.db, self.metrics = Mesh() if mesh is None else mesh, Metrics()

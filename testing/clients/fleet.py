@@ -73,7 +73,8 @@ def route_names(listeners: Iterable[bytes]) -> set[str]:
 
 
 class ProxyClient:
-    """The stream of one proxy. `resources` are the ones it is subscribed to, `responses` the number of responses.
+    """The stream of one proxy. `resources` are the ones it is subscribed to, `responses` and `size` the number of
+    responses and their total size.
 
     Resources that the proxy unsubscribed from while a response was under way are dropped, as in Envoy.
     """
@@ -81,7 +82,7 @@ class ProxyClient:
     def __init__(self, address: str, proxy: Proxy, delta: bool) -> None:
         self.proxy, self.delta = proxy, delta
         self.resources: Content = {url: {} for url in TYPES}
-        self.responses = 0
+        self.responses = self.size = 0
         self._subscriptions: dict[str, frozenset[str]] = {}
         self._nonces: dict[str, str] = {}
         self._channel = open_channel(address)
@@ -111,9 +112,24 @@ class ProxyClient:
             await self._subscribe(LDS, frozenset())
             while (data := await self._call.read()) is not EOF:
                 self.responses += 1
-                await self._apply(response_type.FromString(data))
+                self.size += len(data)
+                await self.receive(response_type.FromString(data))
         except grpc.RpcError:
             return  # the stream has ended, which `ended` reports
+
+    async def receive(self, response: Any) -> None:
+        """Handle a response."""
+        await self._apply(response)
+
+    async def reject(self, response: Any, message: str) -> None:
+        """Reject a response, whose resources are dropped."""
+        request_type: Any = discovery_pb2.DeltaDiscoveryRequest if self.delta else discovery_pb2.DiscoveryRequest
+        request = request_type(type_url=response.type_url, response_nonce=response.nonce)
+        request.error_detail.code, request.error_detail.message = 13, message
+        if not self.delta:
+            request.resource_names.extend(sorted(self._subscriptions[response.type_url]))
+        self._nonces[response.type_url] = response.nonce
+        await self._write(request)
 
     async def _apply(self, response: Any) -> None:
         url, resources = response.type_url, self.resources[response.type_url]

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import logging
-from types import SimpleNamespace
-from typing import Any
 
 import msgspec
 import pytest
 
-from pilot.lib.logging.log import fields
 from pilot.mesh.model.proxy import NodeType, Proxy
-from pilot.xds.push.connection import Connection, event_fields
+from pilot.xds.push.connection import Connection
 from testing.clients.ads import Client, serving
 from testing.clients.fleet import CDS
 from testing.clients.scripted_stream import delta
@@ -62,55 +59,13 @@ def test_acked_revision_follows_the_acknowledged_response() -> None:
     connection = make_connection()
     connection.mark_acked("x")
     assert connection.acked_revision("x") == -1
-    connection.mark_sent("x", 5)
+    connection.mark_sent("x", 5, "n")
     assert (connection.acked_revision("x"), connection.activity) == (-1, 1)
     connection.mark_acked("x")
-    connection.mark_sent("x", 7)
+    connection.mark_sent("x", 7, "m")
     assert (connection.acked_revision("x"), connection.acked_revision("y")) == (5, -1)
     connection.mark_acked("x")
     assert connection.acked_revision("x") == 7
-
-
-def make_subscription(nonce_sent: str, nonce_acked: str, error: str = "") -> Any:
-    return SimpleNamespace(nonce_sent=nonce_sent, nonce_acked=nonce_acked, last_error=error)
-
-
-def test_events_are_answered_once_nothing_is_in_flight() -> None:
-    connection = make_connection()
-    assert (event_fields(connection), connection.take_answered_events(), connection.pending_events) == (None, (), ())
-    for events, reasons in (((3,), {"config": 1}), ((4, 5), {"config": 2})):
-        connection.events = events
-        connection.mark_dirty(7.0, reasons)
-        assert (connection.is_idle, connection.changed.is_set()) == (False, True)
-        assert connection.begin() == 7.0
-        assert (connection.busy, connection.events, connection.changed.is_set(), connection.is_idle) == (
-            True,
-            (),
-            False,
-            False,
-        )
-    assert event_fields(connection) == fields(event=5)
-    assert connection.take_answered_events() == (), "a write is in progress"
-    connection.busy = False
-    subscriptions: dict[str, Any] = {"x": make_subscription("n", "n"), "y": make_subscription("m", "n")}
-    connection.session.subscriptions = subscriptions
-    assert connection.take_answered_events() == ()
-    subscriptions["y"] = make_subscription("m", "n", "no such thing")
-    assert (connection.has_nacked, connection.has_acknowledged, connection.is_idle) == (True, True, True)
-    assert connection.take_answered_events() == (3, 4, 5)
-    assert (connection.take_answered_events(), connection.pending_events) == ((), ())
-    subscriptions.update(x=make_subscription("n", ""), y=make_subscription("", ""))
-    assert (connection.has_nacked, connection.has_acknowledged) == (False, False)
-
-
-def test_unanswered_events_are_returned_once() -> None:
-    connection = make_connection()
-    connection.events = (1,)
-    connection.mark_dirty(7.0, {})
-    connection.begin()
-    connection.events = (2, 3)
-    assert connection.take_unanswered_events() == (1, 2, 3)
-    assert (connection.take_unanswered_events(), connection.events, connection.pending_events) == ((), (), ())
 
 
 def test_finish_wakes_the_writer() -> None:

@@ -43,7 +43,7 @@ async def test_event_without_a_change_ends_at_once() -> None:
         outcomes = record_outcomes(server)
         server.discovery.wake(list(server.discovery.connections()[0].nodes()), {"config": 1}, 8)
         await server.eventually(lambda: outcomes)
-        assert outcomes == [EventOutcome(8, 1, 1, 0, 0, 0.0)]
+        assert outcomes == [EventOutcome(8, 1, 0, 0, 0, 0.0, unchanged=1)]
 
 
 async def test_disconnected_proxy_is_in_the_outcome() -> None:

@@ -97,11 +97,14 @@ async def test_push_is_reported_with_its_events() -> None:
         await server.eventually(
             lambda: connection.is_idle and connection.subscriptions[BY_SHORT_NAME["cds"]].nonce_acked
         )
+        assert [pushed.event for pushed in reports] == [0]
+        reports.clear()
         server.discovery.wake(server.db.commit([(server.db.mesh, "cds/all", {"a": "2"})]), {"config": 1}, 7)
         response = await client.receive()
         await server.eventually(lambda: reports)
         (pushed,) = reports
-        assert (pushed.events, pushed.type_url, pushed.size) == ((7,), BY_SHORT_NAME["cds"], response.ByteSize())
+        assert (pushed.events, pushed.event, pushed.type_url) == ((7,), 7, BY_SHORT_NAME["cds"])
+        assert pushed.size == response.ByteSize()
         assert pushed.began <= pushed.encoded <= pushed.written
 
 
@@ -110,10 +113,10 @@ def test_outcome_of_an_event_is_logged(caplog: pytest.LogCaptureFixture) -> None
     with caplog.at_level(logging.INFO, "pilot.ads"):
         log_outcome(EventOutcome(7, 12, 5, 4, 3, 2.25))
         discovery.progress.begin(8, 1)
-        discovery.progress.count_disconnect((8,))
+        discovery.progress.count_response((8,), "disconnected")
     first, second = (record.getMessage() for record in caplog.records)
-    assert first == "Push event[7] to 12 proxies: acknowledged:5 nacked:4 disconnected:3 after 2.250s"
-    assert second.startswith("Push event[8] to 1 proxies: acknowledged:0 nacked:0 disconnected:1 after ")
+    assert first == "Push event[7] to 12 proxies: acknowledged:5 nacked:4 disconnected:3 unchanged:0 after 2.250s"
+    assert second.startswith("Push event[8] to 1 proxies: acknowledged:0 nacked:0 disconnected:1 unchanged:0 after ")
 
 
 class Call:

@@ -18,6 +18,7 @@ from pilot.config.catalogue import Catalogue
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.ingest.decode import Entry, Row
 from pilot.ingest.files.file_io import write_file
+from pilot.ingest.shape import encode_extension
 from pilot.lib.duration import Duration
 from pilot.lib.logging.log import scope
 
@@ -116,15 +117,8 @@ def _digest(path: str) -> str:
 
 
 def _plain(table: str, key: tuple[str, ...], o: Object[Any]) -> _StoredObject:
-    spec = msgspec.Raw(msgspec.json.encode(o.spec, enc_hook=_encode_extension))
+    spec = msgspec.Raw(msgspec.json.encode(o.spec, enc_hook=encode_extension))
     return _StoredObject(table, tuple(key), spec, dict(o.labels), dict(o.annotations), o.created)
-
-
-def _encode_extension(value: Any) -> Any:
-    """Return a duration as nanoseconds."""
-    if isinstance(value, Duration):
-        return int(value)
-    raise NotImplementedError(type(value))
 
 
 def _decode_extension(kind: type, value: Any) -> Any:

@@ -30,6 +30,7 @@ _WORKER = (0.01, 0.1, 0.2, 0.5, 1, 3, 5)
 _CALLS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _CALL = ("grpc_method", "grpc_service", "grpc_type")
 _QUEUE = (0.1, 0.5, 1, 3, 5, 10, 20, 30)
+_DELIVERY = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60)
 _STALLS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 _DECLARED = (
@@ -213,6 +214,13 @@ _DECLARED = (
         "Seconds from a change until a proxy has received all of it.",
         (),
         _QUEUE,
+    ),
+    DeclaredMetric(
+        "pilot_delivery_seconds",
+        "histogram",
+        "Seconds from the reading of a change until a proxy has acknowledged it, for each proxy that it changes.",
+        (),
+        _DELIVERY,
     ),
     DeclaredMetric("pilot_push_triggers", "counter", "Pushes by reason, counted once per proxy.", ("type",)),
     DeclaredMetric("pilot_inbound_updates", "counter", "Updates received, by kind.", ("type",)),

@@ -105,6 +105,10 @@ class Metrics:
         if (gauge := f"pilot_xds_{name}_reject") in CATALOGUE:
             self._at(gauge, go_name(code), proxy).set(1)
 
+    def delivered(self, seconds: float) -> None:
+        """Record that a proxy has acknowledged a change. `seconds` is the time since the change was read."""
+        self._at("pilot_delivery_seconds").observe(seconds)
+
     def expired_nonce(self, type_url: str) -> None:
         """Count a request with the nonce of an outdated response."""
         self._at("pilot_xds_expired_nonce", short_name(type_url)).inc()

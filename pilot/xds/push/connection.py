@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pilot.derive import UNSET, Node
 from pilot.envoy.plans.object_groups import object_groups
@@ -14,6 +14,7 @@ from pilot.envoy.plans.resource_group import Group, ProxyPlan
 from pilot.lib.logging.log import fields, scope
 from pilot.lib.xds_types import find_type
 from pilot.mesh.model.proxy import Proxy
+from pilot.xds.push.deliveries import Deliveries
 from pilot.xds.push.feed import Feed, Feeds
 from pilot.xds.session.session import Response, Session
 from pilot.xds.session.snapshot import TypeState
@@ -30,7 +31,8 @@ def do_nothing() -> None:
 
 def event_fields(connection: Connection) -> dict[str, object] | None:
     """Return the log fields of a connection's pending event, or None if there is none."""
-    return fields(event=connection.pending_events[-1]) if connection.pending_events else None
+    events = connection.deliveries.processed
+    return fields(event=events[-1]) if events else None
 
 
 class QueuedMessage(NamedTuple):
@@ -51,8 +53,10 @@ class Connection:
     abort: Ends the stream immediately.
     messages: Messages to write before anything else.
     answer_nonces: Nonces of recent answers to debug requests.
-    events: Events that affect the proxy and have not been processed.
+    deliveries: Changes that affect the proxy and to which it has not completely responded.
     activity: Number of messages sent and received.
+    active_at: Monotonic time of the last message that was sent or received.
+    last_event: The last event before the stream.
     """
 
     def __init__(
@@ -65,9 +69,10 @@ class Connection:
         self.dirty_since: float | None = None
         self.busy = self.finished = False
         self.activity = 0
+        self.active_at = time.monotonic()
+        self.last_event = 0
         self.reasons: Mapping[str, int] = {}
-        self.events: tuple[int, ...] = ()
-        self._pending_events: tuple[int, ...] = ()
+        self.deliveries = Deliveries()
         self.messages: deque[QueuedMessage] = deque()
         self.answer_nonces: deque[str] = deque(maxlen=MAX_ANSWER_NONCES)
         self.end: Callable[[], None] = do_nothing
@@ -95,10 +100,16 @@ class Connection:
         _log.warning("ADS: %s does not read responses; closing its stream", self.id)
         self.abort()
 
-    def mark_sent(self, type_url: str, revision: int) -> None:
+    def mark_active(self) -> None:
+        """Record that a message was sent or received."""
+        self.activity += 1
+        self.active_at = time.monotonic()
+
+    def mark_sent(self, type_url: str, revision: int, nonce: str) -> None:
         """Record that a response of a type is being sent. `revision` is the database revision that the response
         reflects."""
-        self.activity += 1
+        self.mark_active()
+        self.deliveries.on_sent(type_url, nonce)
         self._revisions[type_url] = revision, self.acked_revision(type_url)
 
     def mark_acked(self, type_url: str) -> None:
@@ -143,37 +154,40 @@ class Connection:
         """Start processing changes. Return the monotonic time of the first change."""
         assert self.dirty_since is not None
         since, self.dirty_since, self.busy = self.dirty_since, None, True
-        if self.events:
-            self.events, self._pending_events = (), self._pending_events + self.events
+        self.deliveries.begin()
         self.changed.clear()
         return since
 
-    def take_answered_events(self) -> tuple[int, ...]:
-        """Return, and remove, the events to which the proxy has completely responded. Return () while a response is
-        pending."""
-        if (
-            not self._pending_events
-            or self.busy
-            or any(s.nonce_sent != s.nonce_acked and not s.last_error for s in self.subscriptions.values())
-        ):
-            return ()
-        events, self._pending_events = self._pending_events, ()
-        return events
-
-    @property
-    def pending_events(self) -> tuple[int, ...]:
-        """Return the events that were at least partly processed and to which the proxy has not completely responded."""
-        return self._pending_events
+    def end_processing(self) -> None:
+        """Record that everything that the proxy lacks has been written, except endpoints that are held back."""
+        self.busy = False
+        self.deliveries.end(is_complete=not self.session.holds_endpoints)
 
     @property
     def has_nacked(self) -> bool:
         """Return whether the proxy has rejected the last response of at least one type."""
         return any(subscription.last_error for subscription in self.subscriptions.values())
 
-    def take_unanswered_events(self) -> tuple[int, ...]:
-        """Return, and remove, the events to which a disconnected proxy has not responded."""
-        events, self.events, self._pending_events = self._pending_events + self.events, (), ()
-        return events
+    @property
+    def has_started(self) -> bool:
+        """Return whether the proxy has responded to its first configuration."""
+        return self.deliveries.check_start(time.monotonic() - self.active_at if self.is_idle else 0.0)
+
+    def delivery(self, event: int) -> Literal["waiting", "sent", "done"]:
+        """Return whether an event waits to be sent, or for the proxy's response. If it is 0, any event counts."""
+        deliveries = self.deliveries
+        if not event:
+            return "done" if deliveries.is_settled else "waiting"
+        return "waiting" if deliveries.waits_for(event) else "sent" if deliveries.is_unanswered(event) else "done"
+
+    def refusal(self, event: int) -> str:
+        """Return the reason for which the proxy has refused an event, or "" if it has not refused it.
+
+        A refused first configuration includes the events before the stream.
+        """
+        if event <= self.last_event and self.has_nacked:
+            return self.deliveries.start_refusal
+        return self.deliveries.refusal(event)
 
     def next_response(self, plan: Node, feeds: Feeds[Connection]) -> Response | None:
         """Return the first response that the proxy lacks according to its plan, or None if it is up to date."""

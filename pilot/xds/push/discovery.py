@@ -29,9 +29,17 @@ _log = scope("ads")
 
 
 def log_outcome(outcome: EventOutcome) -> None:
-    event, proxies, acknowledged, nacked, disconnected, seconds, _ = outcome
-    text = "Push event[%d] to %d proxies: acknowledged:%d nacked:%d disconnected:%d after %.3fs"
-    _log.info(text, event, proxies, acknowledged, nacked, disconnected, seconds, extra=fields(event=event))
+    _log.info(
+        "Push event[%d] to %d proxies: acknowledged:%d nacked:%d disconnected:%d unchanged:%d after %.3fs",
+        outcome.event,
+        outcome.proxies,
+        outcome.acknowledged,
+        outcome.nacked,
+        outcome.disconnected,
+        outcome.unchanged,
+        outcome.seconds,
+        extra=fields(event=outcome.event),
+    )
 
 
 class Discovery:
@@ -67,7 +75,8 @@ class Discovery:
         self._plans: dict[str, Node] = {}
         self._by_plan: dict[Node, dict[Connection, None]] = {}
         self._disconnected: dict[str, float] = {}
-        self.progress = EventProgress(on_outcome)
+        self.progress = EventProgress(on_outcome, on_delivered=metrics.delivered)
+        self._last_event = 0
         self._lingering: deque[tuple[float, tuple[Node, ...]]] = deque()
         self._numbers = itertools.count(1)
         self._versions = itertools.count(1)
@@ -75,12 +84,13 @@ class Discovery:
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
-    def wake(self, nodes: Iterable[Node], reasons: Mapping[str, int], event: int = 0) -> int:
+    def wake(self, nodes: Iterable[Node], reasons: Mapping[str, int], event: int = 0, age: float = 0.0) -> int:
         """Wake the connections that use nodes affected by a commit. Return the number of connections.
 
         `reasons` maps each kind of change to the number of changes. `event` is the number under which the commit is
-        tracked, or 0 if it is not tracked.
+        tracked, or 0 if it is not tracked. `age` is the number of seconds since the first of the changes.
         """
+        self._last_event = event or self._last_event
         affected: dict[Connection, None] = {}
         nodes = tuple(nodes)
         for node in nodes:
@@ -91,15 +101,15 @@ class Discovery:
             self.version = self._next_version()
             if event:
                 for connection in affected:
-                    connection.events = (*connection.events, event)
-                self.progress.begin(event, len(affected))
+                    connection.deliveries.add(event)
+                self.progress.begin(event, len(affected), age)
             self._mark_dirty(affected, reasons)
         return len(affected)
 
     def count_response(self, connection: Connection) -> None:
         """Count the events to which a proxy has completely responded."""
-        if events := connection.take_answered_events():
-            self.progress.count_response(events, connection.has_nacked)
+        for events, state in connection.deliveries.take_answered():
+            self.progress.count_response(events, state)
 
     def push_all(self) -> int:
         """Send all resources to all proxies again. Return the number of proxies."""
@@ -123,6 +133,7 @@ class Discovery:
         """Register a stream for pushes, add the proxy's row, and return the connection."""
         key = self._key_of(node_id, proxy)
         connection = Connection(next(self._numbers), key, proxy, address, self._now(), session)
+        connection.last_event = self._last_event
         self._connections[connection.id] = connection
         self._disconnected.pop(key, None)
         if key not in self._proxies:
@@ -149,7 +160,7 @@ class Discovery:
         if self._connections.pop(connection.id, None) is None:
             return
         now = time.monotonic()
-        self.progress.count_disconnect(connection.take_unanswered_events())
+        self.progress.count_response(connection.deliveries.take_unanswered(), "disconnected")
         self._lingering.append((now, self._hold(connection)))
         connection.close(self._feeds)
         streams = self._by_plan[self._plans[connection.proxy_key]]

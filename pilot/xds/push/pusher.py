@@ -11,7 +11,7 @@ from typing import NamedTuple
 from pilot.lib.logging.log import scope
 from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.text import human_size
-from pilot.lib.xds_types import short_name
+from pilot.lib.xds_types import DEBUG_PAGE, short_name
 from pilot.xds.net.tcp_connections import TcpConnections
 from pilot.xds.push.connection import Connection, QueuedMessage, event_fields
 from pilot.xds.push.derivation_slices import in_slices
@@ -33,12 +33,14 @@ DEPENDENT = {"depdendentresource": 1}  # spelled like this in the metric pilot_p
 
 
 class Pushed(NamedTuple):
-    """A response that was written.
+    """A message that was written.
 
     events: Events that may have caused it.
+    type_url: Type of the response, or of an answer to a debug request.
     began: Monotonic time when the pusher turned to the connection.
     encoded: Monotonic time when the message was encoded.
     written: Monotonic time when the message was written.
+    event: The last event that is being processed, or 0 if a request caused the message.
     """
 
     events: tuple[int, ...]
@@ -47,13 +49,23 @@ class Pushed(NamedTuple):
     began: float
     encoded: float
     written: float
+    event: int = 0
+
+
+def ignore_push(pushed: Pushed) -> None:
+    """Ignore a message."""
+
+
+def ignore_derivations(event: int, count: int) -> None:
+    """Ignore derivations."""
 
 
 class Pusher:
     """Turns changes into writes. Nothing is prepared for a connection before its turn, so a slow connection uses no
     memory.
 
-    `on_push` is called after each response that a change caused.
+    `on_push` is called after each message. `on_derivations` is called with the number of derivations that ran for an
+    event, or for requests if the event is 0.
     """
 
     def __init__(
@@ -61,9 +73,11 @@ class Pusher:
         discovery: Discovery,
         metrics: Metrics,
         limits: WriteLimits = DEFAULT_LIMITS,
-        on_push: Callable[[Pushed], None] | None = None,
+        on_push: Callable[[Pushed], None] = ignore_push,
+        on_derivations: Callable[[int, int], None] = ignore_derivations,
     ) -> None:
-        self._discovery, self._metrics, self._on_push = discovery, metrics, on_push
+        self._discovery, self._metrics = discovery, metrics
+        self._on_push, self._on_derivations = on_push, on_derivations
         self.write_limiter, self.tcp_connections = WriteLimiter(limits), TcpConnections()
         self._checked_at: float | None = None
         self._time_slicer = TimeSlicer()
@@ -89,7 +103,7 @@ class Pusher:
                 await self._write_message(connection, connection.messages.popleft(), write)
             while not connection.finished and await self._write_next(connection, write):
                 has_written = True
-            connection.busy = False
+            connection.end_processing()
             self._discovery.count_response(connection)
             if has_written:
                 self._metrics.converged(time.monotonic() - since)
@@ -144,8 +158,10 @@ class Pusher:
             await self.write_limiter.wait(limited, connection.has_acknowledged)
         self._schedule_check()
         try:
+            began = time.monotonic()
             await write(message.data)
             succeeded = True
+            self._on_push(Pushed((), DEBUG_PAGE, len(message.data), began, began, time.monotonic()))
         finally:
             self.write_limiter.finish(limited, succeeded)
         if not message.written.done():
@@ -166,14 +182,23 @@ class Pusher:
         Other connections are served while it is being computed.
         """
 
+        db = self._discovery.db
+        runs = db.runs
+
         def read() -> Response | None:
             return None if connection.finished else self._discovery.next_response(connection)
 
-        return await in_slices(self._discovery.db, read, self._pause)
+        async def pause() -> None:
+            nonlocal runs
+            self._on_derivations(connection.deliveries.event, db.runs - runs)
+            await asyncio.sleep(0)
+            await self._time_slicer.wait_turn()
+            runs = db.runs
 
-    async def _pause(self) -> None:
-        await asyncio.sleep(0)
-        await self._time_slicer.wait_turn()
+        response = await in_slices(db, read, pause)
+        if db.runs != runs:
+            self._on_derivations(connection.deliveries.event, db.runs - runs)
+        return response
 
     async def _write(self, connection: Connection, response: Response, write: WriteBytes, started_at: float) -> None:
         message = await self._message(connection, response)
@@ -186,9 +211,8 @@ class Pusher:
             raise
         now = time.monotonic()
         self._metrics.sent(response.type_url, len(message), now - started_at, now - encoded_at)
-        if self._on_push is not None and connection.pending_events:
-            events = connection.pending_events
-            self._on_push(Pushed(events, response.type_url, len(message), started_at, encoded_at, now))
+        event, events = connection.deliveries.event, connection.deliveries.processed
+        self._on_push(Pushed(events, response.type_url, len(message), started_at, encoded_at, now, event))
         if _log.isEnabledFor(logging.DEBUG):
             _log.debug(
                 "%s: PUSH%s for node:%s resources:%d size:%s nonce:%s",
@@ -211,7 +235,7 @@ class Pusher:
         cached = self._messages.find(session, response, version) if is_shared else None
         nonce = version + random_uuid() if cached is None else cached.nonce
         session.mark_sent(response, nonce, time.time())
-        connection.mark_sent(response.type_url, self._discovery.db.revision)
+        connection.mark_sent(response.type_url, self._discovery.db.revision, nonce)
         if cached is not None:
             return cached.data
         data = await join(session.slices(response, version, nonce))

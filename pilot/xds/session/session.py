@@ -112,10 +112,8 @@ class Session(abc.ABC):
         endpoints are held until Envoy has acknowledged the clusters. It then also requests the endpoints of new
         clusters, so a single response has all of them.
         """
-        endpoints, clusters = self.subscriptions.get(ENDPOINT), self.subscriptions.get(CLUSTER)
-        return (
-            endpoints is not None and bool(endpoints.held_names) and not (clusters is not None and clusters.in_flight)
-        )
+        clusters = self.subscriptions.get(CLUSTER)
+        return self.holds_endpoints and not (clusters is not None and clusters.in_flight)
 
     def release(self) -> None:
         """Include the held endpoints in the next response of their type."""
@@ -149,6 +147,12 @@ class Session(abc.ABC):
     def owes_anything(self) -> bool:
         """Return whether anything must be sent although it did not change."""
         return any(s.owes_all or s.owed for s in self.subscriptions.values())
+
+    @property
+    def holds_endpoints(self) -> bool:
+        """Return whether endpoints are held until Envoy has acknowledged the clusters that wait for them."""
+        endpoints = self.subscriptions.get(ENDPOINT)
+        return endpoints is not None and bool(endpoints.held_names)
 
     def owe_everything(self) -> None:
         """Send all resources of all types again."""

@@ -54,7 +54,7 @@ def test_changed_object_has_its_source(data: DashboardData, ledger: Ledger) -> N
     (change,) = data.changes
     assert (change.number, change.total, change.endpoints, change.proxies) == (7, 1, 0, 3)
     assert change.objects == [
-        ("add", "networking.istio.io", "DestinationRule", "a", "r", "/mesh/a.yaml"),
+        ("add", "networking.istio.io", "DestinationRule", "a", "r", "/mesh/a.yaml", 0, ""),
     ]
     assert data.document_of(row.ref, "Kubernetes") == "/mesh/a.yaml"
     assert data.document_of(row.ref._replace(name="other"), "Kubernetes") == ""

@@ -98,7 +98,7 @@ class RecordingDiscovery(Discovery):
         super().__init__(mesh, metrics, proxy_plan)
         self.wakes: list[tuple[Any, ...]] = []
 
-    def wake(self, reached: Any, reasons: Any, event: int = 0) -> int:
+    def wake(self, reached: Any, reasons: Any, event: int = 0, age: float = 0.0) -> int:
         self.wakes.append((reached, dict(reasons), event))
         return 3
 

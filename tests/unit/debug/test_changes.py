@@ -19,6 +19,8 @@ class Outcome(NamedTuple):
     disconnected: int = 0
     seconds: float = 1.5
     seconds_99: float = 0.0
+    unchanged: int = 0
+    seconds_50: float = 0.0
 
 
 def test_delivery_is_current_until_it_has_ended() -> None:

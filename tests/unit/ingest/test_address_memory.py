@@ -41,7 +41,7 @@ class Process:
         self.memory = AddressMemory(self.mesh, self.batch, folder)
 
     def apply(self, *objects: dict[str, Any]) -> None:
-        self.batch.put([e for o in objects for e in decode_document(o).entries])
+        self.batch.put([e[:3] for o in objects for e in decode_document(o).entries])
         self.batch.flush()
         self.batch.flush()
 

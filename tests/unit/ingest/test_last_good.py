@@ -15,6 +15,7 @@ from pilot.config.catalogue import CATALOGUE
 from pilot.config.kind import AnyKind
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.ingest import shape
+from pilot.ingest.decode import Entry
 from pilot.ingest.files.last_good import LastGood
 from pilot.mesh.tables.database import Mesh
 from testing.control_planes.config_folder import ConfigFolder, service
@@ -156,6 +157,6 @@ def test_objects_of_every_kind_round_trip(kind: AnyKind, seed: int, tmp_path: pa
         row = Object(kind.id, "ns", "n", spec, {"a": "b"}, {"istio.io/x": "y"}, "2026-01-01T00:00:00Z")
         LastGood(str(tmp_path), "files", CATALOGUE).keep(f"{index}.yaml", {(kind.table_name, key): row})
         (entry,) = LastGood(str(tmp_path), "files", CATALOGUE).load(f"{index}.yaml")
-        assert entry == (kind.table_name, key, row), f"PYISTIOD_SEED={seed}"
+        assert entry == Entry(kind.table_name, key, row), f"PYISTIOD_SEED={seed}"
     assert LastGood(str(tmp_path), "other", CATALOGUE).load("0.yaml") == ()
     assert os.listdir(tmp_path)

@@ -65,18 +65,25 @@ export function stateText(row, now) {
 
 // How far a change has been delivered: a bar, numbers, and the time until 99 percent had it.
 export function delivery(change) {
-  if (!change.proxies) return h("span", { class: "soft" }, "affects no proxy");
+  const total = change.proxies - (change.unchanged || 0);
+  if (!total) return h("span", { class: "soft" }, "affects no proxy");
   const done = change.acknowledged || 0, refused = change.refused || 0, gone = change.gone || 0;
-  const bar = h("span", { class: "bar", role: "img", "aria-label": `${done} of ${change.proxies} proxies` }, h("i", { class: "ok", style: { width: `${(100 * done) / change.proxies}%` } }), h("i", { class: "bad", style: { width: `${(100 * refused) / change.proxies}%` } }));
+  const bar = h("span", { class: "bar", role: "img", "aria-label": `${done} of ${total} proxies` }, h("i", { class: "ok", style: { width: `${(100 * done) / total}%` } }), h("i", { class: "bad", style: { width: `${(100 * refused) / total}%` } }));
   const more = [refused && `${number(refused)} rejected`, gone && `${number(gone)} disconnected`].filter(Boolean).join(", ");
   const time = change.p99 ? `p99 ${duration(change.p99)}` : change.done ? `${duration(change.seconds || 0)}` : `since ${span(change.seconds || 0)}`;
-  return h("span", { class: "delivery" }, bar, h("span", { class: refused ? "bad" : "" }, `${number(done)}/${number(change.proxies)}${more ? `, ${more}` : ""}`), h("span", { class: "soft" }, time));
+  return h("span", { class: "delivery" }, bar, h("span", { class: refused ? "bad" : "" }, `${number(done)}/${number(total)}${more ? `, ${more}` : ""}`), h("span", { class: "soft" }, time, cost(change)));
+}
+
+// What a change made the control plane compute and send.
+function cost(change) {
+  const sent = Object.values(change.bytes || {}).reduce((sum, size) => sum + size, 0);
+  return sent || change.derivations ? `, ${number(change.derivations || 0)} derivations, ${number(Math.ceil(sent / 1024))} KiB` : "";
 }
 
 const ACTION = { add: "added", update: "changed", delete: "deleted", change: "changed" };
 
 export function changeItem(change, open = false) {
-  const objects = change.objects.map((one) => h("li", {}, `${ACTION[one.action]} `, one.kind === "MeshConfig" ? h("b", {}, `${one.kind} ${one.name}`) : objectLink(one), one.source ? h("span", { class: "soft" }, ` from ${one.source.startsWith("/") ? one.source.split("/").slice(-2).join("/") : one.source}`) : null));
+  const objects = change.objects.map((one) => h("li", {}, `${ACTION[one.action]} `, one.kind === "MeshConfig" ? h("b", {}, `${one.kind} ${one.name}`) : objectLink(one), one.source ? h("span", { class: "soft" }, ` from ${one.source.startsWith("/") ? one.source.split("/").slice(-2).join("/") : one.source}`) : null, one.manager ? h("span", { class: "soft" }, ` by ${one.manager}`) : null));
   const more = change.total - objects.length;
   const list = h("ul", {}, objects, more > 0 ? h("li", { class: "soft" }, `and ${number(more)} more objects`) : null, change.endpoints ? h("li", { class: "soft" }, `${count(change.endpoints, "Pod or EndpointSlice", "Pods and EndpointSlices")}`) : null);
   return h("li", { class: "change" }, h("div", { class: "line" }, h("span", {}, h("time", {}, clock(change.time, true)), h("span", { class: "soft age", "data-time": change.time }, ago(change.time))), delivery(change)), objects.length > 3 ? fold(`change ${change.number}`, changeName(change), open, list) : list);

@@ -1,0 +1,149 @@
+"""Follows changes of objects on all replicas of a control plane until the proxies have acknowledged them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from pilot.cli.ctl.client import CommandError
+from pilot.cli.ctl.output import TextTable
+from pilot.cli.ctl.replicas import Replicas
+
+INTERVAL = 0.1
+"""Seconds between two requests to each replica."""
+HEAD = (
+    *("OBJECT", "REPLICA", "GENERATION", "CONNECTED", "AFFECTED", "ACKNOWLEDGED", "SENT", "WAITING", "STARTING"),
+    *("REFUSED", "NOT CONNECTED", "STATE"),
+)
+
+
+class Target(NamedTuple):
+    """A version of an object. The query selects it on the page rollout.
+
+    `api_version` is that of the object in a file, or "" if it is not from a file.
+    """
+
+    query: dict[str, str]
+    api_version: str = ""
+
+    def __str__(self) -> str:
+        namespace = self.query.get("namespace")
+        return f"{self.query['kind']}/{self.query['name']}" + (f" -n {namespace}" if namespace else "")
+
+
+class Rollout(NamedTuple):
+    """The delivery of a target on one replica, as returned by the page rollout."""
+
+    target: Target
+    replica: str
+    page: dict[str, Any]
+
+    @property
+    def is_delivered(self) -> bool:
+        return bool(self.page["delivered"])
+
+    @property
+    def state(self) -> str:
+        """Return the state of the delivery in a word or two."""
+        if self.page["ignored"]:
+            return "IGNORED"
+        if self.page["refused"] and self.page["current"]:
+            return "REFUSED"
+        return "DELIVERED" if self.is_delivered else "IN PROGRESS" if self.page["current"] else "NOT READ YET"
+
+    @property
+    def is_final(self) -> bool:
+        """Return whether waiting changes nothing: every proxy has responded, and one of them has refused the change."""
+        page = self.page
+        pending = page["starting"] or page["waiting"] or page["sent"]
+        return self.is_delivered or bool(page["current"] and page["refused"] and not pending)
+
+
+class Failure(CommandError):
+    """The change was not delivered in time or was refused. The message lists the reasons."""
+
+
+def read_rollouts(client: Replicas, targets: Sequence[Target], proxy: str = "") -> list[Rollout]:
+    """Return the delivery of each target on each replica. Raise CommandError if a replica does not answer."""
+    rollouts = []
+    client.missing.clear()
+    for target in targets:
+        answers = client.each("rollout", **target.query, **({"proxy": proxy} if proxy else {}))
+        rollouts += [Rollout(target, answer.replica.name, answer.value) for answer in answers]
+    if client.missing:
+        missing = "; ".join(f"{name}: {reason}" for name, reason in client.missing.items())
+        client.missing.clear()
+        raise CommandError(f"a replica does not answer, so nothing is known about its proxies: {missing}")
+    if proxy and not any(rollout.page["connected"] for rollout in rollouts):
+        raise CommandError(f"no connected proxy matches {proxy!r}")
+    return rollouts
+
+
+def wait_until_delivered(
+    client: Replicas,
+    targets: Sequence[Target],
+    seconds: float,
+    proxy: str = "",
+    complete: Callable[[Target], Target] = lambda target: target,
+) -> list[Rollout]:
+    """Return the deliveries once all of them are complete on all replicas.
+
+    `complete` adds the version to a target whose object has a generation, which the control plane has from an API
+    server. Raise Failure if a proxy has refused a change, or after `seconds`.
+    """
+    deadline = time.monotonic() + seconds
+    current, is_first = list(targets), True
+    while True:
+        error: CommandError | None = None
+        rollouts: list[Rollout] = []
+        try:
+            rollouts = read_rollouts(client, current, proxy)
+        except CommandError as failure:  # later, a replica may have restarted
+            if is_first:
+                raise
+            error = failure
+        is_first = False
+        versioned = {str(rollout.target) for rollout in rollouts if rollout.page["generation"]}
+        completed = [complete(target) if str(target) in versioned else target for target in current]
+        if completed != current:
+            current = completed
+            continue
+        if rollouts and all(rollout.is_delivered for rollout in rollouts):
+            return rollouts
+        final = rollouts and all(rollout.is_final for rollout in rollouts)
+        if final or time.monotonic() >= deadline:
+            raise Failure("; ".join(_reasons(rollouts, seconds, bool(final))) if rollouts else str(error))
+        time.sleep(INTERVAL)
+
+
+def _reasons(rollouts: Iterable[Rollout], seconds: float, is_final: bool) -> Iterable[str]:
+    """Yield the reasons for which changes are not delivered."""
+    for rollout in rollouts:
+        page, about = rollout.page, f"{rollout.target} at {rollout.replica}"
+        if rollout.is_delivered:
+            continue
+        for refusal in page["refusals"] if page["current"] else ():
+            yield f"{about}: {refusal['proxy']} has refused it: {refusal['reason']}"
+        if page["ignored"]:
+            yield f"{about}: the control plane ignores the namespace (discoverySelectors)"
+        elif not page["current"]:
+            yield f"{about}: the control plane does not have this version after {seconds:g}s; see pilotctl problems"
+        elif not is_final:
+            number = page["starting"] + page["waiting"] + page["sent"]
+            names = ", ".join(page["pending"][:5])
+            yield f"{about}: {number} proxies have not acknowledged it after {seconds:g}s: {names}"
+
+
+def rollout_table(rollouts: Sequence[Rollout]) -> TextTable:
+    """Return a table with a row for each object and replica."""
+    rows = [
+        (
+            *(rollout.target, rollout.replica, page["generation"] or "-", page["connected"], page["affected"]),
+            *(page["acknowledged"], page["sent"], page["waiting"], page["starting"], page["refused"]),
+            *(page["disconnected"], rollout.state),
+        )
+        for rollout in rollouts
+        for page in (rollout.page,)
+    ]
+    return TextTable(HEAD, rows)

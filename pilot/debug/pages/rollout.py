@@ -1,0 +1,129 @@
+"""Debug pages of the delivery of changes: the rollout of an object, and the history of changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pilot.config.kind import AnyKind
+from pilot.config.problem import ObjectRef
+from pilot.debug.page import Query, Refused
+from pilot.debug.slices import collect_all
+from pilot.debug.sources import CommittedObject, ConnectedProxy, Sources
+from pilot.lib.suggestion import did_you_mean
+
+LISTED = 20
+"""Maximum number of proxies that are listed for each state."""
+
+
+async def rollout(sources: Sources, query: Query) -> Any:
+    """Return how far the last change of an object has been delivered.
+
+    The query contains `kind`, `name` and optionally `namespace`. It selects a version by `generation` and `uid`, by
+    `fingerprint`, or the absence of the object by `absent`. If it contains `proxy`, only proxies whose ID contains that
+    text count.
+    """
+    kind = _find_kind(sources, query.get("kind", ""))
+    namespace = (query.get("namespace") or "default") if kind.namespaced else ""
+    ref = ObjectRef(kind.id, namespace, query.get("name", ""))
+    if not ref.name:
+        raise Refused(400, "You must provide the kind and the name of an object in the query string\n")
+    version = sources.find_object(ref)
+    if version is None:
+        raise Refused(400, f"the delivery of {kind.id.name} is not tracked\n")
+    text = query.get("proxy", "")
+    connections = [c for c in sources.fleet.connections() if text in c.proxy.id]
+    event = 0 if version.is_forgotten else version.event
+    states = await collect_all((c, *_state(c, event, version.is_forgotten)) for c in connections)
+    # The object may have changed between two slices. Another page will tell.
+    is_current = _is_expected(version, query) and version == sources.find_object(ref)
+    listed = {
+        state: [(c, reason) for c, one, reason in states if one == state]
+        for state in ("starting", "waiting", "sent", "refused")
+    }
+    outcome = next((sources.changes.plain(c) for c in sources.changes if c.number == event and event), {})
+    return {
+        "kind": kind.id.name,
+        "namespace": ref.namespace,
+        "name": ref.name,
+        "exists": version.exists,
+        "ignored": version.is_ignored,
+        "current": is_current,
+        "generation": version.generation,
+        "uid": version.uid,
+        "manager": version.manager,
+        "change": version.event,
+        "connected": len(connections),
+        "affected": outcome.get("proxies", 0) - outcome.get("unchanged", 0),
+        "acknowledged": outcome.get("acknowledged", 0),
+        "disconnected": outcome.get("gone", 0),
+        **{state: len(proxies) for state, proxies in listed.items()},
+        "pending": [c.proxy.id for state in ("starting", "waiting", "sent") for c, _ in listed[state]][:LISTED],
+        "refusals": [{"proxy": c.proxy.id, "reason": reason} for c, reason in listed["refused"][:LISTED]],
+        "delivered": is_current and not any(listed.values()),
+    }
+
+
+def history(sources: Sources, query: Query) -> Any:
+    """Return the last changes, newest first, with what they made the control plane compute and write.
+
+    `requests` is the cost of what proxies requested, and `others` that of older changes. `total` is the sum of all.
+    """
+    changes = sources.changes
+    return {
+        "changes": [changes.plain(change) for change in changes],
+        "requests": changes.requests.plain(),
+        "others": changes.others.plain(),
+        "total": changes.total().plain(),
+    }
+
+
+def _state(connection: ConnectedProxy, event: int, is_forgotten: bool) -> tuple[str, str]:
+    """Return the state of a change on a stream, and the reason if the proxy has refused it.
+
+    While a proxy receives its first configuration, it is unknown whether the change affects it.
+    """
+    if not connection.has_started:
+        return "starting", ""
+    if event or is_forgotten:
+        state = connection.delivery(event)
+        if state != "done":
+            return state, ""
+    if reason := connection.refusal(event):
+        return "refused", reason
+    return "done", ""
+
+
+def _is_expected(version: CommittedObject, query: Query) -> bool:
+    """Return whether the tables have the version that the query selects, or a later one."""
+    generation = query.get("generation", "")
+    if generation and not (generation.isascii() and generation.isdecimal()):
+        raise Refused(400, f"{generation!r} is not a generation\n")
+    if not version.is_current or version.exists == bool(query.get("absent")):
+        return False
+    if query.get("fingerprint") and version.fingerprint != query["fingerprint"]:
+        return False
+    if query.get("uid") and version.uid != query["uid"]:
+        return False
+    return not generation or version.generation >= int(generation[:19])
+
+
+def _find_kind(sources: Sources, text: str) -> AnyKind:
+    """Return the kind with a name, such as VirtualService, virtualservices, vs or gateway.networking.istio.io.
+
+    Raise Refused if there is none, or if several kinds have the name.
+    """
+    name, _, group = text.lower().partition(".")
+    kinds = [kind for kind in sources.db.catalogue if name in _names(kind) and group in ("", kind.id.group)]
+    if len(kinds) == 1:
+        return kinds[0]
+    if kinds:
+        names = " or ".join(f"{kind.id.name}.{kind.id.group}" for kind in kinds)
+        raise Refused(400, f"{text!r} is ambiguous: use {names}\n")
+    suggestion = did_you_mean(name, (kind.id.name.lower() for kind in sources.db.catalogue))
+    raise Refused(400, f"no kind {text!r}{suggestion}\n")
+
+
+def _names(kind: AnyKind) -> tuple[str, ...]:
+    name = kind.id.name.lower()
+    plurals = (f"{name}s", f"{name}es", f"{name.removesuffix('y')}ies")
+    return name, *plurals, *((short,) if (short := kind.custom_resource.short_name) else ())

@@ -1,0 +1,207 @@
+"""Random changes over several replicas, whose delivery is awaited and compared with what the proxies have acknowledged.
+
+Proxies disconnect and reconnect to other replicas, read slowly, and reject responses. A delivery is reported falsely if
+a proxy that was connected at the time of the report has not acknowledged the change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import pathlib
+import random
+import re
+import time
+from typing import Any
+
+from pilot.cli.ctl.client import CommandError, PageClient
+from pilot.cli.ctl.replicas import Replicas
+from pilot.cli.ctl.rollout import Failure, Target, wait_until_delivered
+from pilot.ingest.analysis import read_objects
+from pilot.ingest.fingerprint import fingerprint
+from pilot.mesh.model.proxy import NodeType, Proxy
+from testing.clients.fleet import RDS, ProxyClient
+from testing.control_planes.kube_plane import Plane, running
+
+_MARK = re.compile(rb"mark-(\d+)-(\d+)\.")
+SERVICE = """
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {{name: s{0}, namespace: shop}}
+spec: {{hosts: [s{0}.example.com], resolution: NONE, ports: [{{number: 80, name: http, protocol: HTTP}}]}}
+"""
+ROUTE = """
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {{name: s{0}, namespace: shop}}
+spec:
+  hosts: [s{0}.example.com]
+  http:
+  - headers: {{request: {{set: {{x-mark: mark-{0}-{1}.}}}}}}
+    route: [{{destination: {{host: s{0}.example.com}}}}]
+"""
+
+
+@dataclasses.dataclass
+class Options:
+    """The size of a trial, and the probabilities of faults per change (drops) and response (slow reads, NACKs)."""
+
+    changes: int = 10_000
+    workers: int = 16
+    replicas: int = 3
+    proxies: int = 24
+    drops: float = 0.2
+    slow: float = 0.05
+    nacks: float = 0.01
+    timeout: float = 30.0
+    seed: int = 1
+
+
+@dataclasses.dataclass
+class Result:
+    """The number of changes by outcome, and the seconds from the last acknowledgement to the report of each."""
+
+    delivered: int = 0
+    refused: int = 0
+    expired: int = 0
+    false: list[str] = dataclasses.field(default_factory=list)
+    lags: list[float] = dataclasses.field(default_factory=list)
+
+
+class FlakyProxy(ProxyClient):
+    """A proxy that sometimes reads slowly or rejects routes. `marks` has the acknowledged change of each object, and
+    `acked_at` the time of the first acknowledgement of each change."""
+
+    def __init__(self, address: str, described: Any, delta: bool, options: Options, rng: random.Random) -> None:
+        self.marks: dict[int, int] = {}
+        self.acked_at: dict[tuple[int, int], float] = {}
+        self.ready_at = 0.0
+        self._options, self._rng = options, rng
+        super().__init__(address, described, delta)
+
+    async def receive(self, response: Any) -> None:
+        if self._rng.random() < self._options.slow:
+            await asyncio.sleep(self._rng.uniform(0.05, 0.5))
+        if response.type_url == RDS and self.ready_at and self._rng.random() < self._options.nacks:
+            await self.reject(response, "a random rejection")
+            return
+        await super().receive(response)
+        if response.type_url == RDS:
+            for data in self.resources[RDS].values():
+                self.marks |= {int(worker): int(number) for worker, number in _MARK.findall(data)}
+            now = time.monotonic()
+            for mark in self.marks.items():
+                self.acked_at.setdefault(mark, now)
+            self.ready_at = self.ready_at or now
+
+
+class Trial:
+    """A trial in progress. The replicas read the same folder."""
+
+    def __init__(self, options: Options, folder: pathlib.Path, planes: list[Plane]) -> None:
+        self._options, self._folder, self._planes = options, folder, planes
+        self._rng = random.Random(options.seed)
+        self._proxies: dict[int, FlakyProxy] = {}
+        self._left = options.changes
+        self.result = Result()
+
+    async def run(self) -> Result:
+        """Make all changes, and return the result."""
+        for slot in range(self._options.proxies):
+            self._connect(slot)
+        try:
+            await asyncio.gather(*(self._work(worker) for worker in range(self._options.workers)))
+        finally:
+            for connected in list(self._proxies.values()):
+                await connected.stop()
+        return self.result
+
+    def _connect(self, slot: int) -> None:
+        described = Proxy(
+            type=NodeType.SIDECAR,
+            id=f"p{slot}.shop",
+            ips=(f"10.0.{slot // 250}.{slot % 250 + 1}",),
+            dns_domain="shop.svc.cluster.local",
+            namespace="shop",
+        )
+        address = f"127.0.0.1:{self._rng.choice(self._planes).port}"
+        delta = bool(slot % 2)
+        rng = random.Random(self._rng.random())
+        self._proxies[slot] = FlakyProxy(address, described, delta, self._options, rng)
+
+    async def _work(self, worker: int) -> None:
+        number = 0
+        while self._left > 0:
+            self._left -= 1
+            number += 1
+            if self._rng.random() < self._options.drops:
+                slot = self._rng.randrange(self._options.proxies)
+                dropped = self._proxies[slot]
+                self._connect(slot)
+                await dropped.stop()
+            await self._change(worker, number)
+
+    async def _change(self, worker: int, number: int) -> None:
+        text = ROUTE.format(worker, number)
+        target = self._folder / f"route-{worker}.yaml"
+        temporary = target.with_suffix(".new")
+        temporary.write_text(text)
+        temporary.replace(target)
+        ((_, _, row),) = read_objects({"": text.encode()}).edits
+        query = {"kind": "VirtualService", "namespace": "shop", "name": f"s{worker}", "fingerprint": fingerprint(row)}
+        began: list[float] = []
+
+        client = _TimedControlPlane(
+            [PageClient(f"127.0.0.1:{plane.plane.ports['monitoring'].number}") for plane in self._planes], began
+        )
+        try:
+            await asyncio.to_thread(wait_until_delivered, client, [Target(query)], self._options.timeout)
+        except Failure as failure:
+            if "refused" in failure.message:
+                self.result.refused += 1
+            else:
+                self.result.expired += 1
+            return
+        except CommandError:
+            self.result.expired += 1
+            return
+        self._check(worker, number, began[-1], time.monotonic())
+
+    def _check(self, worker: int, number: int, began: float, now: float) -> None:
+        """Compare a reported delivery with what the proxies that were ready before the last poll have acknowledged."""
+        self.result.delivered += 1
+        last = 0.0
+        for one in self._proxies.values():
+            if one.ended or not one.ready_at or one.ready_at > began:
+                continue
+            if one.marks.get(worker, 0) < number:
+                self.result.false.append(f"change {number} of s{worker} at {one.name}: {one.marks.get(worker)}")
+            last = max(last, one.acked_at.get((worker, number), 0.0))
+        if last:
+            self.result.lags.append(now - last)
+
+
+class _TimedControlPlane(Replicas):
+    """A control plane that records when each poll begins."""
+
+    def __init__(self, replicas: list[PageClient], began: list[float]) -> None:
+        super().__init__(replicas)
+        self._began = began
+
+    def each(self, page: str, **query: str) -> Any:
+        self._began.append(time.monotonic())
+        return super().each(page, **query)
+
+
+async def run_trial(options: Options, folder: pathlib.Path) -> Result:
+    """Run a trial whose configuration is in an empty folder."""
+    for worker in range(options.workers):
+        (folder / f"service-{worker}.yaml").write_text(SERVICE.format(worker))
+        (folder / f"route-{worker}.yaml").write_text(ROUTE.format(worker, 0))
+    async with contextlib.AsyncExitStack() as stack:
+        planes = [await stack.enter_async_context(running({}, configDir=str(folder))) for _ in range(options.replicas)]
+        async with asyncio.timeout(60):
+            while not all(plane.plane.ready for plane in planes):
+                await asyncio.sleep(0.01)
+        return await Trial(options, folder, planes).run()

@@ -1,0 +1,91 @@
+"""Delivery of changes by whole control planes: waiting for it, and what it costs."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+from typing import Any
+
+import pytest
+
+from pilot.cli.ctl.client import CommandError, PageClient
+from pilot.mesh.model.proxy import NodeType, Proxy
+from testing.clients.fleet import Fleet
+from testing.control_planes.kube_plane import Plane, running
+from testing.control_planes.rollout_trial import ROUTE, SERVICE, Options, run_trial
+
+
+async def test_delivery_is_reported_neither_falsely_nor_never(tmp_path: pathlib.Path) -> None:
+    options = Options(changes=12, workers=3, replicas=2, proxies=4, drops=0.3, slow=0.1, nacks=0.05)
+    result = await run_trial(options, tmp_path)
+    assert (result.false, result.expired, result.delivered + result.refused) == ([], 0, 12)
+
+
+async def page(plane: Plane, path: str, /, **query: str) -> Any:
+    client = PageClient(f"127.0.0.1:{plane.plane.ports['monitoring'].number}")
+    return await asyncio.to_thread(client.get, path, **query)
+
+
+async def wait_for_delivery(plane: Plane, **query: str) -> Any:
+    async with asyncio.timeout(30):
+        while not (answer := await page(plane, "rollout", **query))["delivered"]:
+            await asyncio.sleep(0.05)
+    return answer
+
+
+async def test_bytes_of_all_changes_and_requests_are_those_that_proxies_receive(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "service.yaml").write_text(SERVICE.format(1))
+    async with running({}, configDir=str(tmp_path)) as plane:
+        async with asyncio.timeout(30):
+            while not plane.plane.ready:
+                await asyncio.sleep(0.01)
+        fleet = Fleet(f"127.0.0.1:{plane.port}")
+        for number in (1, 2):
+            described = Proxy(
+                type=NodeType.SIDECAR,
+                id=f"p{number}.shop",
+                ips=(f"10.0.0.{number}",),
+                dns_domain="shop.svc.cluster.local",
+                namespace="shop",
+            )
+            await fleet.connect(str(number), described, delta=number == 1)
+        query = {"kind": "serviceentries", "namespace": "shop", "name": "s1"}
+        async with asyncio.timeout(30):
+            while (await page(plane, "rollout", **query))["connected"] < 2:
+                await asyncio.sleep(0.05)
+        assert (await wait_for_delivery(plane, **query))["starting"] == 0
+        (tmp_path / "route.yaml").write_text(ROUTE.format(1, 7))
+        query = {"kind": "vs", "namespace": "shop", "name": "s1"}
+        async with asyncio.timeout(30):
+            while not (await page(plane, "rollout", **query))["exists"]:
+                await asyncio.sleep(0.05)
+        answer = await wait_for_delivery(plane, **query)
+        assert (answer["affected"], answer["acknowledged"], answer["refused"]) == (2, 2, 0)
+        history = await page(plane, "history")
+        received = sum(client.size for client in fleet.clients.values())
+        await fleet.stop()
+    newest = history["changes"][0]
+    assert [(o["kind"], o["name"]) for o in newest["objects"]] == [("VirtualService", "s1")]
+    assert newest["bytes"].keys() == {"rds"}
+    assert newest["derivations"] > 0
+    costs = [*history["changes"], history["requests"], history["others"]]
+    assert sum(sum(cost["bytes"].values()) for cost in costs) == received
+    assert sum(history["total"]["bytes"].values()) == received
+
+
+async def test_page_refuses_unknown_and_ambiguous_kinds(tmp_path: pathlib.Path) -> None:
+    async with running({}, configDir=str(tmp_path)) as plane:
+        async with asyncio.timeout(30):
+            while not plane.plane.ready:
+                await asyncio.sleep(0.01)
+        for query, text in (
+            ({"kind": "virtualservce", "name": "x"}, "did you mean"),
+            ({"kind": "gateway", "name": "x"}, "is ambiguous: use Gateway."),
+            ({"kind": "vs"}, "the name of an object"),
+            ({"kind": "pod", "name": "x"}, "is not tracked"),
+            ({"kind": "vs", "name": "x", "generation": "y"}, "is not a generation"),
+        ):
+            with pytest.raises(CommandError, match=text):
+                await page(plane, "rollout", **query)
+        assert (await page(plane, "rollout", kind="vs", name="x"))["delivered"] is False
+        assert (await page(plane, "rollout", kind="vs", name="x", absent="true"))["delivered"] is True

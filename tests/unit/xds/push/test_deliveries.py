@@ -1,0 +1,151 @@
+"""Deliveries of changes to one stream."""
+
+from __future__ import annotations
+
+from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, ROUTE
+from pilot.xds.push.deliveries import MAX_EVENTS, NO_LISTENERS_SECONDS, NO_ROUTES_SECONDS, Answered, Deliveries
+
+
+def process(deliveries: Deliveries, *responses: tuple[str, str], is_complete: bool = True) -> None:
+    deliveries.begin()
+    for type_url, nonce in responses:
+        deliveries.on_sent(type_url, nonce)
+    deliveries.end(is_complete)
+
+
+def test_change_is_delivered_with_the_last_of_its_acknowledgements() -> None:
+    deliveries = Deliveries()
+    deliveries.add(1)
+    assert deliveries.waits_for(1)
+    process(deliveries, (CLUSTER, "a"), (ROUTE, "b"))
+    assert (deliveries.waits_for(1), deliveries.is_unanswered(1), deliveries.processed) == (False, True, (1,))
+    deliveries.on_response(ROUTE, "b")
+    assert deliveries.take_answered() == []
+    deliveries.on_response(CLUSTER, "a")
+    assert deliveries.take_answered() == [Answered((1,), "acknowledged")]
+    assert (deliveries.is_unanswered(1), deliveries.is_settled) == (False, True)
+
+
+def test_later_responses_do_not_delay_a_change() -> None:
+    deliveries = Deliveries()
+    deliveries.add(1)
+    process(deliveries, (ROUTE, "a"))
+    deliveries.add(2)
+    process(deliveries, (ROUTE, "b"))
+    deliveries.on_response(ROUTE, "a")
+    assert deliveries.take_answered() == [Answered((1,), "acknowledged")]
+    assert (deliveries.is_unanswered(1), deliveries.is_unanswered(2)) == (False, True)
+
+
+def test_acknowledgement_includes_earlier_responses() -> None:
+    deliveries = Deliveries()
+    for event, nonce in ((1, "a"), (2, "b")):
+        deliveries.add(event)
+        process(deliveries, (ROUTE, nonce))
+    deliveries.on_response(ROUTE, "other")
+    assert deliveries.take_answered() == []
+    deliveries.on_response(ROUTE, "b")
+    assert [answered.events for answered in deliveries.take_answered()] == [(1,), (2,)]
+
+
+def test_equal_configuration_is_delivered_at_once() -> None:
+    deliveries = Deliveries()
+    deliveries.add(1)
+    process(deliveries)
+    assert deliveries.take_answered() == [Answered((1,), "unchanged")]
+
+
+def test_change_during_processing_includes_the_responses_after_it() -> None:
+    deliveries = Deliveries()
+    deliveries.begin()
+    deliveries.on_sent(CLUSTER, "before")
+    deliveries.add(1)
+    deliveries.on_sent(ROUTE, "a")
+    deliveries.end(is_complete=True)
+    process(deliveries)
+    assert deliveries.take_answered() == [], "the routes may include the change"
+    deliveries.on_response(ROUTE, "a")
+    assert deliveries.take_answered() == [Answered((1,), "acknowledged")]
+
+
+def test_endpoints_that_are_held_back_belong_to_the_change() -> None:
+    deliveries = Deliveries()
+    deliveries.add(1)
+    process(deliveries, (CLUSTER, "a"), is_complete=False)
+    deliveries.on_response(CLUSTER, "a")
+    assert (deliveries.take_answered(), deliveries.waits_for(1)) == ([], True)
+    deliveries.begin()
+    assert deliveries.event == 1
+    deliveries.on_sent(ENDPOINT, "b")
+    deliveries.end(is_complete=True)
+    deliveries.on_response(ENDPOINT, "b")
+    assert deliveries.take_answered() == [Answered((1,), "acknowledged")]
+
+
+def test_refusal_remains_although_later_responses_are_acknowledged() -> None:
+    deliveries = Deliveries()
+    deliveries.add(1)
+    process(deliveries, (ROUTE, "a"), (ROUTE, "b"))
+    deliveries.on_response(ROUTE, "a", "no such thing")
+    assert deliveries.take_answered() == [], "the second response is in flight"
+    deliveries.on_response(ROUTE, "b")
+    assert deliveries.take_answered() == [Answered((1,), "nacked")]
+    deliveries.add(2)
+    process(deliveries, (ROUTE, "c"))
+    deliveries.on_response(ROUTE, "c")
+    assert deliveries.take_answered() == [Answered((2,), "acknowledged")]
+    assert (deliveries.refusal(1), deliveries.refusal(2)) == ("rds: no such thing", "")
+
+
+def test_many_waiting_changes_use_bounded_memory_and_stay_unanswered() -> None:
+    deliveries = Deliveries()
+    for event in range(1, MAX_EVENTS + 11):
+        deliveries.add(event)
+    assert (deliveries.waits_for(1), deliveries.waits_for(MAX_EVENTS + 11)) == (True, False)
+    process(deliveries, (ROUTE, "a"))
+    assert deliveries.is_unanswered(1)
+    deliveries.on_response(ROUTE, "a", "bad")
+    (answered,) = deliveries.take_answered()
+    assert (len(answered.events), answered.state, deliveries.is_unanswered(1)) == (MAX_EVENTS, "nacked", False)
+    deliveries.add(5000)
+    process(deliveries, (ROUTE, "b"))
+    deliveries.on_response(ROUTE, "b", "bad")
+    deliveries.take_answered()
+    assert deliveries.refusal(1) == "too many changes were refused"
+
+
+def test_first_configuration_ends_with_the_routes() -> None:
+    deliveries = Deliveries()
+    process(deliveries, (CLUSTER, "a"), (LISTENER, "b"))
+    deliveries.on_response(CLUSTER, "a")
+    assert not deliveries.check_start(NO_LISTENERS_SECONDS), "the listeners are in flight"
+    deliveries.on_response(LISTENER, "b")
+    assert not deliveries.check_start(0.0)
+    process(deliveries, (ROUTE, "c"))
+    deliveries.on_response(ROUTE, "c", "bad")
+    assert (deliveries.check_start(0.0), deliveries.start_refusal) == (True, "rds: bad")
+
+
+def test_first_configuration_without_routes_ends_after_a_pause() -> None:
+    with_listeners, without = Deliveries(), Deliveries()
+    process(with_listeners, (LISTENER, "a"))
+    with_listeners.on_response(LISTENER, "a")
+    assert [with_listeners.check_start(NO_ROUTES_SECONDS), without.check_start(NO_ROUTES_SECONDS)] == [True, False]
+    assert without.check_start(NO_LISTENERS_SECONDS)
+
+
+def test_unanswered_changes_are_returned_once() -> None:
+    deliveries = Deliveries()
+    deliveries.add(1)
+    process(deliveries, (ROUTE, "a"))
+    deliveries.add(2)
+    assert deliveries.take_unanswered() == (1, 2)
+    assert (deliveries.take_unanswered(), deliveries.is_settled) == ((), True)
+
+
+def test_type_without_a_subscription_is_not_waited_for() -> None:
+    deliveries = Deliveries()
+    deliveries.add(1)
+    process(deliveries, (ROUTE, "a"))
+    deliveries.drop_type(ROUTE)
+    assert deliveries.take_answered() == [Answered((1,), "acknowledged")]

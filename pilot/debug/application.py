@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import ipaddress
 import posixpath
@@ -162,14 +163,15 @@ async def _respond(request: web.Request, page_answer: Answer) -> web.StreamRespo
         **page_answer.headers,
     }
     response = web.StreamResponse(status=page_answer.status, headers=headers)
-    await response.prepare(request)
-    if request.method != "HEAD":
-        for chunk in (
-            part[start : start + CHUNK] for part in page_answer.parts for start in range(0, len(part), CHUNK)
-        ):
-            await response.write(chunk)
-            await asyncio.sleep(0)  # with a fast reader, nothing else would yield to the event loop
-    await response.write_eof()
+    with contextlib.suppress(ConnectionResetError):  # the client has gone; aiohttp would log a traceback
+        await response.prepare(request)
+        if request.method != "HEAD":
+            for chunk in (
+                part[start : start + CHUNK] for part in page_answer.parts for start in range(0, len(part), CHUNK)
+            ):
+                await response.write(chunk)
+                await asyncio.sleep(0)  # with a fast reader, nothing else would yield to the event loop
+        await response.write_eof()
     return response
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+from typing import Any
 
 import pytest
 import yarl
@@ -12,6 +14,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from pilot.debug import answer_slots
 from pilot.debug import application as application_module
 from pilot.debug.application import application
+from pilot.debug.page import Page, Query
+from pilot.debug.sources import Sources
 from pilot.settings.process import DebugSettings
 from testing.mesh.debug_pages import Ask, build_mesh, connection, refusal
 from testing.mesh.debug_server import FakeFleet, sources
@@ -33,6 +37,33 @@ async def test_metrics_are_compressed_on_request(client: TestClient[web.Request,
     async with client.get("/metrics", headers={"Accept-Encoding": "deflate, gzip"}, auto_decompress=False) as response:
         assert response.headers["Content-Encoding"] == "gzip"
         assert b"pilot_info{" in gzip.decompress(await response.read())
+
+
+async def test_client_that_disconnects_before_the_response_writes_no_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    started, gone = asyncio.Event(), asyncio.Event()
+
+    async def slow(sources: Sources, query: Query) -> Any:
+        started.set()
+        await gone.wait()
+        return ["x" * 100]
+
+    page = Page("/debug/slow", "A slow page", slow)
+    app = web.Application()
+    app.router.add_get(page.path, application_module._page(sources(build_mesh()), page))
+    runner = web.AppRunner(app)  # unlike a TestServer, it does not cancel the page
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    _, writer = await asyncio.open_connection(*runner.addresses[0])
+    writer.write(b"GET /debug/slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    await started.wait()
+    writer.transport.abort()
+    await asyncio.sleep(0.05)
+    gone.set()
+    await asyncio.sleep(0.05)
+    await runner.cleanup()
+    assert [record.message for record in caplog.records if record.exc_info] == []
 
 
 async def test_list(ask: Ask) -> None:

@@ -75,9 +75,9 @@ The shop is running. In another terminal:
 
 Edit {routes}, for example the weights, and try again. Changes take effect without a restart.
 
-  {ctl} proxy-status
-  {ctl} proxy-config routes ingress
-  {ctl} explain ingress http.{INGRESS}
+  {ctl} --address :{DEBUG} proxy-status
+  {ctl} --address :{DEBUG} proxy-config routes ingress
+  {ctl} --address :{DEBUG} explain ingress http.{INGRESS}
   http://127.0.0.1:{DEBUG}/debug                        debug pages of the control plane
 
 Logs: {logs}      Press Ctrl-C to stop.

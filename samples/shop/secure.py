@@ -106,7 +106,10 @@ def start_all(config: pathlib.Path, logs: pathlib.Path, children: Children) -> N
 
 
 def hints(config: pathlib.Path, logs: pathlib.Path) -> str:
-    ctl, call = program("pilotctl"), f"curl -i -H 'Host: reviews.shop.internal' localhost:{CALL}/reviews"
+    ctl, call = (
+        f"{program('pilotctl')} --address :{DEBUG}",
+        f"curl -i -H 'Host: reviews.shop.internal' localhost:{CALL}/reviews",
+    )
     return f"""
 The shop is running, and its services use mutual TLS. In another terminal:
 

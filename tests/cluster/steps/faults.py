@@ -36,7 +36,13 @@ async def _kill_randomly(box: Box) -> str:
             container.signal(signal.SIGKILL)
             kills += 1
         await box.kubectl("scale", "deployment/reviews", f"-n{SHOP}", f"--replicas={rng.randint(1, 2)}")
-        await box.apply(objects(istio("networking", "DestinationRule", "reviews", SHOP, _settings(kills))))
+        edit = objects(istio("networking", "DestinationRule", "reviews", SHOP, _settings(kills)))
+
+        async def applied(edit: str = edit) -> bool:  # the validation webhook is down while istiod starts
+            await box.apply(edit)
+            return True
+
+        await box.until(applied, 60, "an edit is valid")
         await asyncio.sleep(rng.uniform(1, 20))
     await box.wait_available(SYSTEM, "istiod")
     return f"istiod killed {kills} times in {KILLING_SECONDS} s, with edits and scaling"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable
 
-from pilot.config.object import Object, ObjectKey, RegistryKey
+from pilot.config.object import Object
 from pilot.config.problem import ObjectRef
 from pilot.debug.sources import CommittedObject
 from pilot.ingest.batch import ENDPOINTS, Batch, Commit
-from pilot.ingest.decode import UNVERSIONED, ObjectVersion
+from pilot.ingest.decode import UNVERSIONED
 from pilot.ingest.fingerprint import fingerprint
 from pilot.ingest.ledger import Ledger
 from pilot.mesh.tables.database import Mesh
@@ -23,18 +23,18 @@ class Rollouts:
 
     def __init__(self, db: Mesh, ledger: Ledger, batch: Batch, cluster: str) -> None:
         self._db, self._ledger, self._batch, self._cluster = db, ledger, batch, cluster
-        self._events: OrderedDict[tuple[str, Hashable], tuple[int, ObjectVersion]] = OrderedDict()
+        self._events: OrderedDict[tuple[str, Hashable], int] = OrderedDict()
         self._forgotten = 0
 
     def on_change(self, event: int, commit: Commit) -> None:
         """Record the objects that a commit changes."""
-        for table, key, row in commit.edits:
-            if table in ENDPOINTS or not isinstance(key, ObjectKey | RegistryKey):
-                continue
-            self._events[table, key] = event, self._ledger.version_of((table, key), row)
-            self._events.move_to_end((table, key))
-        while len(self._events) > KEPT:
-            _, (self._forgotten, _) = self._events.popitem(last=False)
+        events = self._events
+        for table, key, _ in commit.edits:
+            if table not in ENDPOINTS:
+                events.pop((table, key), None)
+                events[table, key] = event
+        while len(events) > KEPT:
+            _, self._forgotten = events.popitem(last=False)
 
     def find(self, ref: ObjectRef) -> CommittedObject | None:
         """Return the object of a kind that users write, or None if there is no such kind."""
@@ -43,11 +43,9 @@ class Rollouts:
             return None
         key = kind.key(self._cluster, ref.namespace, ref.name)
         row = kind.table_name, key
-        event, version = self._events.get(row, (0, UNVERSIONED))
         current, committed = self._ledger.find(row), self._db.tables[kind.table_name].peek(key)
         is_current = self._batch.is_committed(*row) and (current[0] if current is not None else None) == committed
-        if is_current and current is not None:
-            version = current[1]
+        version = current[1] if is_current and current is not None else UNVERSIONED
         return CommittedObject(
             exists=current is not None,
             is_current=is_current,
@@ -55,7 +53,7 @@ class Rollouts:
             generation=version.generation,
             uid=version.uid,
             manager=version.manager,
-            event=event,
+            event=self._events.get(row, 0),
             is_forgotten=row not in self._events and self._forgotten > 0,
             fingerprint=fingerprint(committed) if isinstance(committed, Object) else "",
         )

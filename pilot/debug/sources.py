@@ -96,7 +96,8 @@ class CommittedObject(NamedTuple):
     exists: Whether a source declares it.
     is_current: Whether the tables have the version of the source.
     is_ignored: Whether the control plane ignores it because of its namespace.
-    generation, uid, manager: Its version in the API server, and the last client that wrote it, or 0 and "".
+    generation, uid, manager: Its version in the API server, and the last client that wrote it, or 0 and "" if it is not
+        current or from another source.
     event: The number of the last change of it, or 0 if there was none.
     is_forgotten: Whether `event` is unknown, because too many other objects have changed since then.
     fingerprint: A digest of what the version in the tables specifies, or "" if there is none.
@@ -183,10 +184,10 @@ class Sources:
     disabled. `health` returns the findings of the last health check, keyed by metric and key, or None before the first
     check. `slots` limits concurrent responses. `worst_stall` returns the longest recent stall of the event loop, or
     None if there was none. `changes` and `history` are records of the recent past. `find_object` returns an object with
-    its last change, or None if its kind is unknown. `document_of` returns the file that
-    provides an object or the name of its other source, or "" if it is unknown. `find_lines` returns the lines of fields
-    of objects in such a file, and `read_text` the text of an object and the number of its first line, or (0, ""). Both
-    read the file, so they must be called in a thread.
+    its last change, or None if its kind is unknown. `document_of` returns the file that provides an object or the name
+    of its other source, or "" if it is unknown. `find_lines` returns the lines of fields of objects in such a file, and
+    `read_text` the text of an object and the number of its first line, or (0, ""). Both read the file, so they must be
+    called in a thread.
     """
 
     db: Mesh

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from pilot.cli.pilotctl import pilotctl
 from testing.apiserver.server import ApiServer
 from testing.kube.kube_access import write_kubeconfig
-from tests.unit.cli.ctl.test_control_plane import Replica
+from tests.unit.cli.ctl.test_replicas import Replica
 
 
 def pod(name: str, namespace: str = "istio-system", **more: Any) -> dict[str, Any]:

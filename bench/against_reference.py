@@ -32,13 +32,12 @@ import urllib.request
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import aiohttp
 import grpc
 import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-from testing.kube.real_cluster import RealCluster  # noqa: E402
+from testing.kube.real_mesh import RealMesh  # noqa: E402
 from testing.kube.real_server import RealApiServer  # noqa: E402
 from testing.processes.process import Process, eventually, free_port  # noqa: E402
 from tests.conformance.client import CHANNEL_OPTIONS, AdsClient  # noqa: E402
@@ -121,7 +120,7 @@ class Plane(Process):
 class Comparison:
     """Both control planes, the mesh that they read now, and the causes of differences seen so far."""
 
-    def __init__(self, cluster: RealCluster, reference: Plane, ours: Plane, folder: pathlib.Path) -> None:
+    def __init__(self, cluster: RealMesh, reference: Plane, ours: Plane, folder: pathlib.Path) -> None:
         self._cluster, self._planes, self._folder = cluster, (reference, ours), folder
         self.rejected = 0
 
@@ -292,7 +291,7 @@ async def explore(comparison: Comparison, options: argparse.Namespace) -> bool:
     for cause, count in causes.most_common():
         print(f"{count:5}  {'explained' if cause not in last else 'UNEXPLAINED'}  {cause}")
     print(
-        f"{number} meshes, {equal} without unexplained differences, {len(last)} unexplained causes, {len(recent)} of them in the last 500"
+        f"{number} meshes, {equal} without unexplained differences, {len(last)} unexplained causes, {len(recent)} of them in the last 500, {comparison.rejected} objects rejected by the server"
     )
     return not recent
 
@@ -301,35 +300,36 @@ async def run(options: argparse.Namespace, folder: pathlib.Path) -> bool:
     register_messages()
     server = RealApiServer(options.binaries, folder)
     processes: list[Any] = [server]
+    closing = contextlib.AsyncExitStack()
     try:
         server.wait_ready()
         (folder / "mesh.yaml").write_text("{}\n")
         (folder / "networks.yaml").write_text("{}\n")
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(180)) as session:
-            cluster = RealCluster(session, server.url)
-            definitions = [
-                d
-                for path in options.crds
-                for d in yaml.safe_load_all(path.read_text())
-                if d and d["kind"] == "CustomResourceDefinition"
-            ]
-            for definition in definitions:
-                definition.pop("status", None)
-            system = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "istio-system"}}
-            messages = await RealCluster(session, server.url).replace([*definitions, system])
-            assert not messages, messages
-            await asyncio.sleep(5)
-            kubeconfig = server.kubeconfig()
-            reference = Plane("reference", [str(options.binaries / "pilot-discovery")], kubeconfig, folder)
-            processes.append(reference)
-            await asyncio.to_thread(reference.wait_ready)
-            here = [str(pathlib.Path(sys.executable).parent / "pilot-discovery")]
-            ours = Plane("ours", here, kubeconfig, folder)
-            processes.append(ours)
-            await asyncio.to_thread(ours.wait_ready)
-            comparison = Comparison(cluster, reference, ours, folder)
-            return await (replay(comparison, options.replay) if options.replay else explore(comparison, options))
+        kubeconfig = server.kubeconfig()
+        cluster = RealMesh(str(kubeconfig))
+        closing.push_async_callback(cluster.close)
+        definitions = [
+            d
+            for path in options.crds
+            for d in yaml.safe_load_all(path.read_text())
+            if d and d["kind"] == "CustomResourceDefinition"
+        ]
+        for definition in definitions:
+            definition.pop("status", None)
+        system = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "istio-system"}}
+        await cluster.write([*definitions, system])
+        await cluster.wait_for_kinds(definitions)
+        reference = Plane("reference", [str(options.binaries / "pilot-discovery")], kubeconfig, folder)
+        processes.append(reference)
+        await asyncio.to_thread(reference.wait_ready)
+        here = [str(pathlib.Path(sys.executable).parent / "pilot-discovery")]
+        ours = Plane("ours", here, kubeconfig, folder)
+        processes.append(ours)
+        await asyncio.to_thread(ours.wait_ready)
+        comparison = Comparison(cluster, reference, ours, folder)
+        return await (replay(comparison, options.replay) if options.replay else explore(comparison, options))
     finally:
+        await closing.aclose()
         for process in reversed(processes):
             process.stop()
 

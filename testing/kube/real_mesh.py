@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from typing import Any
 
 import msgspec
 
 from pilot.kube.api_access import KubeconfigFile
 from pilot.kube.api_client import ApiClient
-from pilot.kube.api_errors import ApiError, NotFound
-from pilot.kube.object_client import ObjectClient, VersionedKind, resource_key
+from pilot.kube.api_errors import ApiError, KubeError, NotFound
+from pilot.kube.object_client import ObjectClient, ResourceKey, VersionedKind, resource_key
 
 Plain = dict[str, Any]
 _FIRST = ("CustomResourceDefinition", "Namespace", "Node", "ServiceAccount", "GatewayClass")
@@ -26,6 +26,7 @@ class RealMesh:
     def __init__(self, kubeconfig: str) -> None:
         self._client = ApiClient(KubeconfigFile(kubeconfig, ""))
         self.objects = ObjectClient(self._client, "bench", random.Random(1))
+        self._written: dict[ResourceKey, Plain] = {}
 
     async def close(self) -> None:
         await self._client.close()
@@ -36,6 +37,32 @@ class RealMesh:
         for kind in _FIRST:
             await self._write_all([plain for plain in plains if plain["kind"] == kind])
         await self._write_all([plain for plain in plains if plain["kind"] not in _FIRST])
+
+    async def replace(self, plains: Iterable[Plain]) -> list[str]:
+        """Make these the only objects that this method has written, and return the messages about rejected objects.
+
+        Namespaces stay.
+        """
+        target = {resource_key(plain): plain for plain in plains if not _is_builtin(plain)}
+        same = {key for key, plain in self._written.items() if target.get(key) == plain}
+        stale = [o for key, o in self._written.items() if key not in same and o["kind"] != "Namespace"]
+        await self.delete(stale)
+        self._written = {key: plain for key, plain in target.items() if key in same}
+        messages: list[str] = []
+
+        async def write(key: ResourceKey, plain: Plain) -> None:
+            try:
+                await self._write(plain)
+                self._written[key] = plain
+            except KubeError as error:
+                messages.append(f"{plain['kind']} {key.namespace}/{key.name}: {error}")
+
+        fresh = [(key, plain) for key, plain in target.items() if key not in same]
+        for is_first in (True, False):
+            part = [(key, plain) for key, plain in fresh if (plain["kind"] in _FIRST) is is_first]
+            gate = asyncio.Semaphore(32)
+            await asyncio.gather(*(_within(gate, write(key, plain)) for key, plain in part))
+        return messages
 
     async def delete(self, plains: Iterable[Plain]) -> None:
         """Delete objects without waiting for dependents."""
@@ -105,3 +132,13 @@ class RealMesh:
             current = msgspec.json.decode(await self._client.call("GET", path))
             current["spec"]["finalizers"] = []
             await self._client.call("PUT", f"{path}/finalize", body=msgspec.json.encode(current))
+
+
+def _is_builtin(plain: Plain) -> bool:
+    """Return whether the API server itself writes the object."""
+    return bool(plain["kind"] == "Service" and plain["metadata"]["name"] == "kubernetes")
+
+
+async def _within(gate: asyncio.Semaphore, work: Awaitable[None]) -> None:
+    async with gate:
+        await work

@@ -9,11 +9,10 @@ from typing import Any
 import click
 
 from pilot.cli.ctl.command import with_client, with_output
-from pilot.cli.ctl.commands.wait import named_targets
 from pilot.cli.ctl.completions import complete_namespaces
 from pilot.cli.ctl.output import CommandResult, Part, TextTable
 from pilot.cli.ctl.replicas import Replicas
-from pilot.cli.ctl.rollout import read_rollouts, rollout_table
+from pilot.cli.ctl.rollout import named_targets, read_rollouts, rollout_table
 from pilot.lib.text import human_size
 
 _HEAD = (

@@ -14,7 +14,7 @@ from pilot.cli.ctl.completions import complete_namespaces
 from pilot.cli.ctl.files import read_files
 from pilot.cli.ctl.output import CommandResult
 from pilot.cli.ctl.replicas import Replicas
-from pilot.cli.ctl.rollout import Target, rollout_table, wait_until_delivered
+from pilot.cli.ctl.rollout import Target, named_targets, rollout_table, wait_until_delivered
 from pilot.config.catalogue import CATALOGUE
 from pilot.config.group_kind import GroupKind
 from pilot.config.object import Object
@@ -77,24 +77,6 @@ def wait(
         client, targets, seconds, proxy or "", lambda t: t if deleted else _with_version(cluster, t)
     )
     return CommandResult([rollout.page for rollout in rollouts], [rollout_table(rollouts)])
-
-
-def named_targets(arguments: Sequence[str], namespace: str) -> list[Target]:
-    """Return the targets that arguments name as KIND/NAME, or as KIND NAME or KIND NAME.NAMESPACE."""
-    if len(arguments) == 2 and not any("/" in argument for argument in arguments):
-        name, _, in_name = arguments[1].partition(".")
-        return [_target(arguments[0], name, namespace or in_name)]
-    targets = []
-    for argument in arguments:
-        kind, _, name = argument.partition("/")
-        if not kind or not name or "/" in name:
-            raise click.BadParameter(f"{argument!r} is not KIND/NAME", param_hint="'KIND/NAME'")
-        targets.append(_target(kind, name, namespace))
-    return targets
-
-
-def _target(kind: str, name: str, namespace: str) -> Target:
-    return Target({"kind": kind, "name": name} | ({"namespace": namespace} if namespace else {}))
 
 
 def _targets_in(files: Sequence[str], namespace: str) -> list[Target]:

@@ -152,7 +152,8 @@ def _reasons(rollouts: Iterable[Rollout], seconds: float, is_final: bool) -> Ite
         elif not is_final:
             number = page["starting"] + page["waiting"] + page["sent"]
             names = ", ".join(page["pending"][:5])
-            yield f"{about}: {number} proxies have not acknowledged it after {seconds:g}s: {names}"
+            proxies = "1 proxy has" if number == 1 else f"{number} proxies have"
+            yield f"{about}: {proxies} not acknowledged it after {seconds:g}s: {names}"
 
 
 def rollout_table(rollouts: Sequence[Rollout]) -> TextTable:

@@ -1,0 +1,126 @@
+"""pilotctl wait, rollout status and history, with the pages of small servers."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pilot.cli.pilotctl import main
+from tests.unit.cli.ctl.test_replicas import Replica
+
+FILE = """apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: tea, namespace: shop}
+spec: {hosts: [tea], http: [{route: [{destination: {host: tea}}]}]}
+"""
+COUNTS = ("connected", "affected", "acknowledged", "disconnected", "starting", "waiting", "sent", "refused")
+PAGE = {
+    **dict.fromkeys(COUNTS, 0),
+    **{"exists": True, "ignored": False, "current": True, "generation": 0, "pending": [], "refusals": []},
+    "delivered": True,
+}
+CHANGE = {
+    "time": 0.0,
+    "objects": [
+        {
+            "action": "update",
+            "kind": "VirtualService",
+            "namespace": "shop",
+            "name": "tea",
+            "generation": 7,
+            "manager": "me",
+        }
+    ],
+    **{"total": 2, "endpoints": 0, "proxies": 3, "unchanged": 1, "acknowledged": 2, "refused": 0},
+    **{"derivations": 5, "bytes": {"cds": 2000}, "p50": 0.1, "p99": 0.2, "seconds": 0.3},
+}
+COST = {"bytes": {"cds": 2000}}
+
+
+class Rollouts(Replica):
+    """A replica. Each request for a rollout gets the next of `pages`, and the last one again and again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pages: list[dict[str, Any]] = [PAGE]
+        self.queries: list[dict[str, str]] = []
+
+    def page(self, path: str, query: dict[str, str]) -> tuple[int, Any]:
+        if path == "/debug/history":
+            return 200, {"changes": [CHANGE], "requests": COST, "others": COST, "total": COST}
+        self.queries.append(query)
+        return 200, self.pages.pop(0) if len(self.pages) > 1 else self.pages[0]
+
+
+@pytest.fixture
+def replicas() -> Iterator[tuple[Rollouts, Rollouts, list[str]]]:
+    pair = Rollouts(), Rollouts()
+    yield *pair, [word for replica in pair for word in ("--address", replica.address)]
+    for replica in pair:
+        replica.shutdown()
+        replica.server_close()
+
+
+def test_wait_ends_once_every_replica_has_delivered_the_content_of_the_file(
+    replicas: tuple[Rollouts, Rollouts, list[str]], tmp_path: pathlib.Path
+) -> None:
+    first, second, addresses = replicas
+    (tmp_path / "tea.yaml").write_text(FILE)
+    first.pages = [PAGE | {"delivered": False, "current": False}, PAGE]
+    second.pages = [PAGE, PAGE, PAGE | {"delivered": False, "sent": 1}, PAGE]
+    assert main([*addresses, "wait", "-f", str(tmp_path / "tea.yaml")]) == 0
+    assert len(first.queries) == 2
+    assert [query["name"] for query in first.queries] == ["tea", "tea"]
+    assert len(first.queries[0]["fingerprint"]) == 32
+
+
+@pytest.mark.parametrize(
+    ("page", "reason"),
+    [
+        (
+            {"refused": 1, "refusals": [{"proxy": "web-0.shop", "reason": "lds: bad"}]},
+            "web-0.shop has refused it: lds: bad",
+        ),
+        ({"current": False}, "the control plane does not have this version after 0s; see pilotctl problems"),
+        ({"sent": 1, "pending": ["web-0.shop"]}, "1 proxy has not acknowledged it after 0s: web-0.shop"),
+        ({"current": False, "ignored": True}, "the control plane ignores the namespace (discoverySelectors)"),
+    ],
+)
+def test_reason_of_an_undelivered_object(
+    replicas: tuple[Rollouts, Rollouts, list[str]],
+    page: dict[str, Any],
+    reason: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first, _, addresses = replicas
+    first.pages = [PAGE | {"delivered": False} | page]
+    assert main([*addresses, "wait", "virtualservice/tea", "-n", "shop", "--timeout", "0s"]) == 1
+    assert f"at http://{first.address}: {reason}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "specify objects, as KIND/NAME or with -f"),
+        (["tea"], "'tea' is not KIND/NAME"),
+        (["vs/tea", "--timeout", "soon"], "Invalid value for '--timeout'"),
+        (["vs/tea", "vs/cup", "--generation", "3"], "--generation requires a single object"),
+    ],
+)
+def test_mistakes_are_explained(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--address", "127.0.0.1:1", "wait", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_history_lists_the_changes_of_all_replicas_and_their_cost(
+    replicas: tuple[Rollouts, Rollouts, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, _, addresses = replicas
+    assert main([*addresses, "history"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    row = f"1970-01-01 00:00:00 http://{first.address} update VirtualService/shop/tea (7) and 1 more me"
+    assert row in [" ".join(line.split())[: len(row)] for line in lines]
+    assert f"http://{first.address}: requests 2.0kB, others 2.0kB, total 2.0kB" in lines

@@ -96,8 +96,8 @@ class CommittedObject(NamedTuple):
     exists: Whether a source declares it.
     is_current: Whether the tables have the version of the source.
     is_ignored: Whether the control plane ignores it because of its namespace.
-    generation, uid, manager: Its version in the API server, and the last client that wrote it, or 0 and "" if it is not
-        current or from another source.
+    generation, uid, manager: Its version in the API server, and the last client that wrote it. They are 0 and "" if it
+    is not current or from another source.
     event: The number of the last change of it, or 0 if there was none.
     is_forgotten: Whether `event` is unknown, because too many other objects have changed since then.
     fingerprint: A digest of what the version in the tables specifies, or "" if there is none.

@@ -96,7 +96,11 @@ COMMAND = re.compile(
     r"^(?:    |\$ )(?:\$ )?(?:python3 dev.py run )?((?:pilotctl|pilot-\w+|python3?|helm|kubectl) .*)$", re.MULTILINE
 )
 DOCUMENTED_COMMANDS = sorted(
-    {command.strip() for page in DOCUMENTS for command in COMMAND.findall(page.read_text(encoding="utf-8"))}
+    {
+        command.strip()
+        for page in DOCUMENTS
+        for command in COMMAND.findall(re.sub(r"\\\n +", "", page.read_text(encoding="utf-8")))
+    }
 )
 PROGRAMS = {"pilotctl": pilotctl, "pilot-agent": pilot_agent, "pilot-discovery": pilot_discovery}
 

@@ -39,7 +39,7 @@ def refuse_invalid_mesh(problems: Iterable[Problem]) -> None:
         more = f" and {len(errors) - LISTED} more errors" if len(errors) > LISTED else ""
         raise StartError(
             f"invalid {' and '.join(dict.fromkeys(_TITLES[p.object] for p in errors))}: "
-            f"{'; '.join(map(_describe, errors[:LISTED]))}{more}. "
+            f"{'; '.join(map(_describe, errors[:LISTED]))}{more}\n"
             "Correct this, or start with --allow-invalid-mesh-config to use the defaults until it is corrected"
         )
 

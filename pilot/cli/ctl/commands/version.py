@@ -12,7 +12,7 @@ from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.output import CommandResult
 from pilot.cli.ctl.replicas import Replicas
-from pilot.lib.build_info import build_info
+from pilot.lib.build_info import UNKNOWN, build_info
 
 
 @click.command()
@@ -26,7 +26,7 @@ def version(client: Replicas, remote: bool) -> CommandResult:
     if remote:
         try:
             versions["meshVersion"] = [
-                {"Component": "pilot", "Info": {"version": answer.value.strip()}}
+                {"Component": "pilot", "Info": {"version": answer.value.strip().replace(f"-{UNKNOWN}", "")}}
                 for answer in client.ask(lambda replica: replica.text("version"))
             ]
             versions["dataPlaneVersion"] = [

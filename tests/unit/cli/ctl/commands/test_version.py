@@ -20,7 +20,7 @@ from tests.unit.cli.ctl.conftest import Run
     ],
 )
 def test_proxy_versions_are_counted(run: Run, pages: dict[str, Any], proxies: list[str], line: str) -> None:
-    pages["version"] = "2\n"
+    pages["version"] = "2-unknown-unknown\n"
     pages["syncz"] = [{"proxy": f"p{n}", "istio_version": version} for n, version in enumerate(proxies)]
     assert run("version").splitlines() == [
         f"client version: {build_info().version}",

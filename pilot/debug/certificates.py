@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pilot.config.key_material import KeyPair, Roots, find_key_pair, find_roots
+from pilot.config.kinds.istio import GATEWAY
 from pilot.config.kinds.kubernetes import SECRET
 from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef
 from pilot.config.validation.key_material import validity_period
+from pilot.debug.slices import collect_all
+from pilot.debug.sources import Sources
 from pilot.lib.metrics.metrics import Metrics
+from pilot.mesh.analysis.selector import selected_anywhere
+from pilot.mesh.security.credential_access import gateway_credentials
 from pilot.mesh.tables.database import Mesh
 
 MOST = 500
@@ -37,6 +43,20 @@ class Material(NamedTuple):
 
     name: str
     pem: bytes
+
+
+async def list_certificates(sources: Sources) -> list[dict[str, Any]]:
+    """Return the certificates of the built-in authority and of Secrets as JSON objects.
+
+    `usedBy` are the Gateways that refer to the Secret.
+    """
+    users: dict[str, list[str]] = {}
+    for name, gateway in await collect_all(_uses(sources.db)):
+        users.setdefault(name, []).append(gateway)
+    of_secrets = await asyncio.to_thread(validity, material(sources.db))
+    return [
+        {**one._asdict(), "usedBy": users.get(one.name, [])} for one in [*of_authority(sources.metrics), *of_secrets]
+    ]
 
 
 def of_authority(metrics: Metrics) -> list[Validity]:
@@ -70,3 +90,25 @@ def validity(items: Iterable[Material]) -> list[Validity]:
     """
     periods = ((item.name, validity_period(item.pem)) for item in items)
     return [Validity(name, *period) for name, period in periods if period is not None]
+
+
+def _uses(db: Mesh) -> Iterator[tuple[str, str]]:
+    """Yield each Secret that a Gateway refers to, and the Gateway."""
+    for key in GATEWAY.all_keys(db):
+        names = dict.fromkeys(
+            f"Secret {name.namespace}/{one}"
+            for namespace in _router_namespaces(db, key)
+            for name in sorted(frozenset[Any]().union(*gateway_credentials(db, key, namespace)))
+            for one in name.names
+            if name.source != "ConfigMap"
+        )
+        yield from ((name, f"Gateway {key.namespace}/{key.name}") for name in names)
+
+
+def _router_namespaces(db: Mesh, key: ObjectKey) -> list[str]:
+    """Return the namespaces of the routers that a Gateway selects, or its own if it selects none."""
+    gateway = GATEWAY.get(db, key)
+    if gateway is None:
+        return []
+    routers = selected_anywhere(db, gateway.spec.selector, key.namespace)
+    return sorted({namespace for namespace, _ in routers}) or [key.namespace]

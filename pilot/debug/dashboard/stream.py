@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from pilot.config.problem import Problem, Severity, plain_problem
-from pilot.debug import certificates
+from pilot.debug.certificates import list_certificates
 from pilot.debug.dashboard.fleet import ProxyRow, ProxyRows
 from pilot.debug.dashboard.graph import CachedGraph
 from pilot.debug.dashboard.mesh import (
@@ -122,15 +122,13 @@ class EventStream:
 
     async def _state(self) -> dict[str, Any]:
         """Return the initial state for a page."""
-        secret_certificates = await asyncio.to_thread(certificates.validity, certificates.material(self._sources.db))
-        valid = [*certificates.of_authority(self._sources.metrics), *secret_certificates]
         return {
             "time": time.time(),
             "build": str(self._sources.build),
             "pod": self._sources.pod,
             "traffic": self.traffic.is_enabled,
             "history": list(self._sources.history.points),
-            "certificates": [certificate._asdict() for certificate in valid],
+            "certificates": await list_certificates(self._sources),
             **self._measurements(),
             **self._shown,
         }

@@ -23,7 +23,7 @@ function causesOf(refused, { problems, changes }) {
 
 // Returns findings, worst first: {level, parts, href}. `parts` are texts and links.
 export function findings(state, now) {
-  const { fleet, problems, certificates, mesh, changes } = state, found = [];
+  const { fleet, problems, certificates, mesh, changes } = state, results = [];
   const refused = fleet.unhealthy.filter((row) => row.state === "refused"), stale = fleet.unhealthy.filter((row) => row.state === "stale");
   const errors = problems.items.filter((problem) => problem.severity === "error" && problem.code !== "refused");
   const mistakes = problems.counts.errors - problems.items.filter((problem) => problem.code === "refused").length;
@@ -32,37 +32,40 @@ export function findings(state, now) {
     const causes = causesOf(refused, state).sort((a, b) => suspicion(a) - suspicion(b)), cause = causes[0];
     const who = fleet.refused === 1 && refused[0] ? link(toProxy(refused[0].id), "1 proxy") : link(to("proxies") + "?state=refused", count(fleet.refused, "proxy", "proxies"));
     const place = cause && errors.find((problem) => problem.kind === cause.kind && nameOf(problem) === nameOf(cause) && problem.path);
-    found.push({ level: "bad", parts: [who, ` ${fleet.refused === 1 ? "rejects its" : "reject their"} ${typesOf(types)} since ${clock(since)} (${span(now - since)})`, cause ? [", because of ", objectLink(cause, place?.path), place ? [" ", h("code", {}, place.path)] : "", causes.length > 1 ? [" or ", causes.length > 2 ? link(to("problems") + "?severity=error", `${causes.length - 1} others`) : objectLink(causes[1])] : ""] : "", "."] });
+    results.push({ level: "bad", parts: [who, ` ${fleet.refused === 1 ? "rejects its" : "reject their"} ${typesOf(types)} since ${clock(since)} (${span(now - since)})`, cause ? [", because of ", objectLink(cause, place?.path), place ? [" ", h("code", {}, place.path)] : "", causes.length > 1 ? [" or ", causes.length > 2 ? link(to("problems") + "?severity=error", `${causes.length - 1} others`) : objectLink(causes[1])] : ""] : "", "."] });
   }
   if (mistakes > 0) {
     const first = errors[0];
     const parts = mistakes === 1 && first
       ? [first.kind ? objectLink(first, first.path) : h("b", {}, first.file || "A file"), " has an error", first.path ? [" at ", h("code", {}, first.path)] : "", `: ${first.message}.`]
       : [link(to("problems") + "?severity=error", count(mistakes, "error")), " in configuration objects, the first in ", first?.kind ? objectLink(first, first.path) : first?.file || "a file", "."];
-    found.push({ level: "bad", parts });
+    results.push({ level: "bad", parts });
   }
   if (fleet.stale) {
     const first = stale[0];
     const parts = [`${number(fleet.proxies - fleet.stale - fleet.refused)} of ${count(fleet.proxies, "proxy is", "proxies are")} up to date; `];
     if (fleet.stale === 1 && first) parts.push(link(toProxy(first.id), proxyName(first)), ` has not acknowledged its configuration for ${span(now - first.waits_since)}.`);
     else parts.push(link(to("proxies") + "?state=stale", count(fleet.stale, "proxy", "proxies")), ` have not acknowledged theirs${first ? `, the first for ${span(now - first.waits_since)}` : ""}.`);
-    found.push({ level: "warn", parts });
+    results.push({ level: "warn", parts });
   }
-  const ended = certificates.filter((one) => one.ends < now), ending = certificates.filter((one) => one.ends >= now && one.ends < now + 7 * DAY);
-  if (ended.length) found.push({ level: "bad", parts: [certificatesLink(ended), ` expired${ended.length === 1 ? ` ${span(now - ended[0].ends)} ago` : ""}.`] });
-  if (ending.length) found.push({ level: "warn", parts: [certificatesLink(ending), ending.length === 1 ? ` expires in ${span(ending[0].ends - now)}.` : ` expire within a week, the first in ${span(Math.min(...ending.map((one) => one.ends)) - now)}.`] });
+  const inUse = certificates.filter(isUsed), ended = inUse.filter((one) => one.ends < now), ending = inUse.filter((one) => one.ends >= now && one.ends < now + 7 * DAY);
+  if (ended.length) results.push({ level: "bad", parts: [certificatesLink(ended), ` expired${ended.length === 1 ? ` ${span(now - ended[0].ends)} ago` : ""}.`] });
+  if (ending.length) results.push({ level: "warn", parts: [certificatesLink(ending), ending.length === 1 ? ` expires in ${span(ending[0].ends - now)}.` : ` expire within a week, the first in ${span(Math.min(...ending.map((one) => one.ends)) - now)}.`] });
   const unready = (mesh?.namespaces || []).filter((one) => one.unready);
   if (unready.length) {
     const total = unready.reduce((sum, one) => sum + one.unready, 0);
     const host = unready.length === 1 && total === 1 ? unready[0].unready_host : "";
-    found.push(host ? { level: "warn", parts: [serviceLink({ namespace: unready[0].name, host }), ` in ${unready[0].name} has no ready endpoint.`] } : { level: "warn", parts: [`${count(total, "service has", "services have")} no ready endpoint, in `, listed(unready.map((one) => link(to("namespace", one.name), one.name))), "."] });
+    results.push(host ? { level: "warn", parts: [serviceLink({ namespace: unready[0].name, host }), ` in ${unready[0].name} has no ready endpoint.`] } : { level: "warn", parts: [`${count(total, "service has", "services have")} no ready endpoint, in `, listed(unready.map((one) => link(to("namespace", one.name), one.name))), "."] });
   }
   const current = changes.find((change) => !change.done && change.proxies > (change.acknowledged || 0));
-  if (current && !fleet.stale) found.push({ level: "busy", parts: [link(to("changes"), "A change"), ` is being delivered: ${number(current.acknowledged || 0)} of ${number(current.proxies)} proxies have it.`] });
-  if (!found.some((one) => one.level === "bad" || one.level === "warn")) found.unshift({ level: fleet.proxies ? "ok" : "note", parts: [calm(state)] });
-  return found.sort((a, b) => LEVELS.indexOf(a.level) - LEVELS.indexOf(b.level));
+  if (current && !fleet.stale) results.push({ level: "busy", parts: [link(to("changes"), "A change"), ` is being delivered: ${number(current.acknowledged || 0)} of ${number(current.proxies)} proxies have it.`] });
+  if (!results.some((one) => one.level === "bad" || one.level === "warn")) results.unshift({ level: fleet.proxies ? "ok" : "note", parts: [calm(state)] });
+  return results.sort((a, b) => LEVELS.indexOf(a.level) - LEVELS.indexOf(b.level));
 }
 const LEVELS = ["bad", "warn", "ok", "note", "busy"];
+
+// Returns whether a Gateway or the mesh uses a certificate.
+export const isUsed = (certificate) => certificate.usedBy.length > 0 || !certificate.name.startsWith("Secret ");
 
 const certificatesLink = (list) => (list.length === 1 ? ["The certificate of ", link(to("certificates"), list[0].name)] : link(to("certificates"), count(list.length, "certificate")));
 
@@ -72,7 +75,7 @@ function calm({ fleet, mesh }) {
   return synced ? `${fleet.proxies === 1 ? "The only proxy is" : `All ${number(fleet.proxies)} proxies are`} up to date, and there are no errors.` : `${number(fleet.synced)} of ${number(fleet.proxies)} proxies are up to date, and there are no errors.`;
 }
 
-function listed(items) {
+export function listed(items) {
   const first = items.slice(0, 4), rest = items.length - first.length;
   return [first.map((one, index) => [index ? ", " : "", one]), rest > 0 ? ` and ${rest} more` : ""];
 }
@@ -89,7 +92,7 @@ export function drawAnswer(element, state, now) {
 export function drawTiles(element, state) {
   const { fleet, problems, mesh, changes, certificates } = state, now = Date.now() / 1000;
   const tile = (href, value, name, level = "", more = "", moreLevel = "") => link(href, h("b", { class: level }, value), h("span", {}, name, more ? h("small", { class: moreLevel }, more) : null));
-  const soon = certificates.filter((one) => one.ends < now + 7 * DAY).length, unsynced = fleet.refused + fleet.stale;
+  const soon = certificates.filter((one) => isUsed(one) && one.ends < now + 7 * DAY).length, unsynced = fleet.refused + fleet.stale;
   const other = [problems.counts.warnings && count(problems.counts.warnings, "warning"), problems.counts.infos && count(problems.counts.infos, "note")].filter(Boolean).join(", ");
   show(
     element, tile("#/", mesh ? number(mesh.services) : "…", "services", "", mesh ? `in ${count(mesh.namespaces.length, "namespace")}` : ""),

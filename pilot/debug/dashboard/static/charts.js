@@ -29,10 +29,10 @@ function chart(title, series, shown, points, changes, now) {
   const axis = [0, 0.5, 1].map((share) => [s("line", { class: "grid", x1: LEFT, x2: WIDTH - 6, y1: y(share * most), y2: y(share * most) }), s("text", { x: LEFT - 6, y: y(share * most) + 4, "text-anchor": "end" }, shown(share * most))]);
   const times = [60, 45, 30, 15, 0].map((minutes) => s("text", { x: x(now - 60 * minutes), y: HEIGHT - 3, "text-anchor": minutes === 60 ? "start" : minutes ? "middle" : "end" }, clock(now - 60 * minutes)));
   const marks = changes.filter((change) => change.time > now - HOUR && change.total).map((change) => s("line", { class: "change", x1: x(change.time), x2: x(change.time), y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM - 7 }));
-  const drawn = lines.map((line) => s("polyline", { class: `curve ${line.kind}`, points: line.values.filter(([time]) => time > now - HOUR).map(([time, v]) => `${x(time).toFixed(1)},${y(v).toFixed(1)}`).join(" ") }));
+  const curves = lines.map((line) => s("polyline", { class: `curve ${line.kind}`, points: line.values.filter(([time]) => time > now - HOUR).map(([time, v]) => `${x(time).toFixed(1)},${y(v).toFixed(1)}`).join(" ") }));
   const last = lines.map((line) => (line.values.length ? `${line.name} ${shown(line.values[line.values.length - 1][1])}` : "")).filter(Boolean);
   const label = `${title} in the last hour. Now: ${last.join(", ") || "unknown"}. Most: ${shown(most)}.`;
-  return h("figure", {}, h("figcaption", {}, h("b", {}, title), h("span", {}, last.join(" · ") || "measured every 10 seconds")), s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label }, axis, times, marks, drawn));
+  return h("figure", {}, h("figcaption", {}, h("b", {}, title), h("span", {}, last.join(" · ") || "measured every 10 seconds")), s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label }, axis, times, marks, curves));
 }
 
 // The next round number.

@@ -92,8 +92,8 @@ export class Graph {
     const title = inside.length && loose.length ? [h("p", { class: "loose", style: { top: `${height + 12}px` } }, view.inside ? "No route or policy names these as callers or targets" : "No route or policy connects these")] : [];
     const drawing = ++this.drawing, focused = document.activeElement?.closest?.(".boxes") === this.boxes ? document.activeElement.dataset.place : "";
     const made = [...view.nodes].sort((a, b) => boxes.get(a.id).x - boxes.get(b.id).x || boxes.get(a.id).y - boxes.get(b.id).y);
-    const drawn = lines.map((line) => this.line(line, flows));
-    this.lines.replaceChildren(heads(), ...drawn);
+    const shapes = lines.map((line) => this.line(line, flows));
+    this.lines.replaceChildren(heads(), ...shapes);
     this.elements = new Map();
     // A few boxes in each frame, so that no frame takes long.
     const step = (start) => {

@@ -46,10 +46,10 @@ function acyclic(nodes, edges) {
     while (stack.length) {
       const top = stack[stack.length - 1], list = out.get(top[0]);
       if (top[1] === list.length) { state.set(top[0], 2); stack.pop(); continue; }
-      const edge = list[top[1]++], seen = state.get(edge.to);
-      const backwards = seen === 1;
+      const edge = list[top[1]++], visit = state.get(edge.to);
+      const backwards = visit === 1;
       result.push({ from: backwards ? edge.to : edge.from, to: backwards ? edge.from : edge.to, edge, backwards });
-      if (!seen) { state.set(edge.to, 1); stack.push([edge.to, 0]); }
+      if (!visit) { state.set(edge.to, 1); stack.push([edge.to, 0]); }
     }
   }
   return result;

@@ -1,6 +1,6 @@
 // Lists: problems, proxies, changes and certificates.
 import { ago, clock, command, count, duration, fold, h, link, mark, nameOf, number, objectLink, section, serviceLink, span, table, to, toObject, toProxy, zone } from "./dom.js";
-import { changeName, proxyName, typesOf } from "./answer.js";
+import { changeName, isUsed, listed, proxyName, typesOf } from "./answer.js";
 
 const MOST = 100, DAY = 86400;
 export const LEVEL = { error: "bad", warning: "warn", info: "note" };
@@ -100,17 +100,18 @@ export function drawChanges(state, query) {
 export function drawCertificates(state, now) {
   const sorted = [...state.certificates].sort((a, b) => a.ends - b.ends), first = Math.min(now, ...sorted.map((one) => one.begins || now)), last = Math.min(now + 400 * DAY, Math.max(now + DAY, ...sorted.map((one) => one.ends)));
   const rows = sorted.map((one) => {
-    const days = (one.ends - now) / DAY, level = days < 0 ? "bad" : days < 7 ? "warn" : "ok";
+    const days = (one.ends - now) / DAY, level = !isUsed(one) ? "note" : days < 0 ? "bad" : days < 7 ? "warn" : "ok";
+    const gateways = one.usedBy.map((user) => user.slice("Gateway ".length).split("/")).map(([namespace, name]) => objectLink({ group: "networking.istio.io", kind: "Gateway", namespace, name }));
     const [kind, name] = one.name.startsWith("Secret ") ? ["Secret", one.name.slice(7)] : ["", one.name];
     const [namespace, secret] = name.split("/");
     const x = (time) => `${(100 * (time - first)) / (last - first)}%`;
     return [
       kind ? link(toObject({ group: "", kind, namespace, name: secret }), one.name) : one.name,
-      mark(level, days < 0 ? `expired ${span(now - one.ends)} ago` : `${span(one.ends - now)} left`), new Date(one.ends * 1000).toISOString().slice(0, 16).replace("T", " ") + " UTC",
+      mark(level, days < 0 ? `expired ${span(now - one.ends)} ago` : `${span(one.ends - now)} left`), new Date(one.ends * 1000).toISOString().slice(0, 16).replace("T", " ") + " UTC", gateways.length ? listed(gateways) : kind ? "no Gateway" : "all workloads",
       h("span", { class: "validity", "aria-hidden": "true" }, h("i", { class: level, style: { left: x(one.begins || first), width: `${(100 * (Math.min(one.ends, last) - (one.begins || first))) / (last - first)}%` } }), h("b", { style: { left: x(now) } })),
     ];
   });
-  return [h("h2", {}, "Certificates"), h("p", { class: "soft" }, "CA certificates of the mesh, and of Secrets for gateways and clients. Those that expire first are on top."), rows.length ? table(["certificate", "left", "expires", "validity"], rows) : h("p", { class: "none" }, "The control plane knows no certificates.")];
+  return [h("h2", {}, "Certificates"), h("p", { class: "soft" }, "CA certificates of the mesh, and certificates in Secrets. Those that expire first are on top."), rows.length ? table(["certificate", "left", "expires", "used by", "validity"], rows) : h("p", { class: "none" }, "The control plane knows no certificates.")];
 }
 
 // The panel beside the graph when nothing is chosen: the last changes and the proxies with problems.

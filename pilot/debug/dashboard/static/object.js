@@ -44,8 +44,8 @@ function lineOf(lines, path) {
 function listing(every, first, marks) {
   const lines = every.length > LONGEST ? [...every.slice(0, LONGEST), `… ${number(every.length - LONGEST)} more lines`] : every;
   return h("pre", { class: "listing", tabindex: "0", "aria-label": "YAML" }, lines.map((line, index) => {
-    const found = marks.get(index);
-    return h("span", { class: `line${found ? ` marked ${found.level}` : ""}`, id: found ? `mark-${index}` : null }, h("span", { class: "number", "aria-hidden": "true" }, first ? String(first + index) : ""), line, found?.text ? h("span", { class: "why" }, `← ${found.text}`) : null);
+    const highlight = marks.get(index);
+    return h("span", { class: `line${highlight ? ` marked ${highlight.level}` : ""}`, id: highlight ? `mark-${index}` : null }, h("span", { class: "number", "aria-hidden": "true" }, first ? String(first + index) : ""), line, highlight?.text ? h("span", { class: "why" }, `← ${highlight.text}`) : null);
   }));
 }
 

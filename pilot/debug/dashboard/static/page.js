@@ -80,7 +80,7 @@ function frame() {
   }
 }
 
-const watch = new ResizeObserver(([seen]) => { if (Math.abs(seen.contentRect.width - width) > 1) { width = seen.contentRect.width; drawGraph(); } });
+const watch = new ResizeObserver(([entry]) => { if (Math.abs(entry.contentRect.width - width) > 1) { width = entry.contentRect.width; drawGraph(); } });
 
 function drawGraph() {
   if (!graph || !state.mesh || !width) return;
@@ -213,19 +213,19 @@ async function fetchTraffic() {
   if (state.traffic?.enabled) trafficTimer = setTimeout(fetchTraffic, TRAFFIC_PAUSE);
 }
 
-function take(told) {
+function take(update) {
   heard = Date.now() / 1000;
-  offset = told.time - heard;
+  offset = update.time - heard;
   setClock(offset);
-  const parts = ["fleet", "problems", "changes", "certificates", "cpu", "memory", "stall"].filter((name) => told[name] !== undefined);
-  for (const name of parts) state[name] = name === "changes" && !told.history ? merged(told.changes) : told[name];
-  if (told.history) state.points = told.history.map(pointOf);
-  if (told.point) { state.points.push(pointOf(told.point)); while (state.points.length > 360) state.points.shift(); }
-  const changed = ["fleet", "problems", "changes", "certificates", "point"].some((name) => told[name] !== undefined);
+  const parts = ["fleet", "problems", "changes", "certificates", "cpu", "memory", "stall"].filter((name) => update[name] !== undefined);
+  for (const name of parts) state[name] = name === "changes" && !update.history ? merged(update.changes) : update[name];
+  if (update.history) state.points = update.history.map(pointOf);
+  if (update.point) { state.points.push(pointOf(update.point)); while (state.points.length > 360) state.points.shift(); }
+  const changed = ["fleet", "problems", "changes", "certificates", "point"].some((name) => update[name] !== undefined);
   return changed;
 }
 
-// The changes with the ones that were told again, newest first.
+// The changes with those that were sent again, newest first.
 function merged(changes) {
   const byNumber = new Map([...state.changes, ...changes].map((change) => [change.number, change]));
   return [...byNumber.values()].sort((a, b) => b.number - a.number).slice(0, CHANGES);
@@ -234,9 +234,9 @@ function merged(changes) {
 function listen() {
   const events = new EventSource("/debug/dashboard/events");
   events.addEventListener("state", async (event) => {
-    const told = JSON.parse(event.data);
-    take(told);
-    by("build").textContent = `${told.pod || "pilot-discovery"} ${told.build.replaceAll("-unknown", "")}`;
+    const update = JSON.parse(event.data);
+    take(update);
+    by("build").textContent = `${update.pod || "pilot-discovery"} ${update.build.replaceAll("-unknown", "")}`;
     drawHead();
     banner();
     await firstMesh;
@@ -244,11 +244,11 @@ function listen() {
     fetchTraffic();
   });
   events.addEventListener("change", (event) => {
-    const told = JSON.parse(event.data);
-    hasNews = take(told) || hasNews;
+    const update = JSON.parse(event.data);
+    hasNews = take(update) || hasNews;
     requestAnimationFrame(() => {
       drawHead();
-      if (told.graph !== undefined || told.problems || told.fleet || told.revision !== undefined) fetchMesh();
+      if (update.graph !== undefined || update.problems || update.fleet || update.revision !== undefined) fetchMesh();
       else if (hasNews && Date.now() > detailDue) { hasNews = false; draw(); }
     });
     banner();
@@ -268,8 +268,8 @@ function banner() {
 // -- start -----------------------------------------------------------------------------------------------------------
 
 function useTheme() {
-  const root = document.documentElement, kept = localStorage.getItem("theme");
-  if (kept) root.dataset.theme = kept;
+  const root = document.documentElement, theme = localStorage.getItem("theme");
+  if (theme) root.dataset.theme = theme;
   by("theme").addEventListener("click", () => {
     const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = dark ? "light" : "dark";

@@ -3,7 +3,7 @@ import { ask, count, h, link, show, shortHost, toObject, toProxy, toService } fr
 
 const PAUSE = 150, MOST = 200; // milliseconds; results of each sort
 
-export function listenToSearch(input, results, found) {
+export function listenToSearch(input, results, status) {
   let timer = 0, running = null;
   const close = () => { results.hidden = true; };
   const open = () => { results.hidden = false; };
@@ -12,7 +12,7 @@ export function listenToSearch(input, results, found) {
   async function search(all = false) {
     const text = input.value.trim();
     running?.abort();
-    if (!text) { close(); found.textContent = ""; return false; }
+    if (!text) { close(); status.textContent = ""; return false; }
     running = new AbortController();
     try {
       const answer = await ask("search", all ? { text, all } : { text }, running.signal);
@@ -35,7 +35,7 @@ export function listenToSearch(input, results, found) {
       [services, proxies, objects].some((of) => of.total > of.items.length && of.items.length < MOST) ? h("button", { type: "button", onclick: async () => { const shown = links().length; await search(true); links()[Math.min(shown, links().length - 1)]?.focus(); } }, "Show more") : null,
       total ? null : h("p", { class: "none" }, `No match for “${text}”.`),
     );
-    found.textContent = total ? `${count(services.total, "service")}, ${count(proxies.total, "proxy", "proxies")}, ${count(objects.total, "object")}` : "No match";
+    status.textContent = total ? `${count(services.total, "service")}, ${count(proxies.total, "proxy", "proxies")}, ${count(objects.total, "object")}` : "No match";
     open();
   }
 

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 """Measure how much hostile objects that are stored in the cluster delay a restart.
 
-    python bench/hostile_restart.py [--objects 24000] [--services 2000] [--source file|apiserver] [--repeats 3]
+    python bench/hostile_restart.py [--objects 24000] [--services 2000] [--repeats 3]
 
-A control plane starts with ordinary services, and then with the same services and with hostile objects in one
-namespace. The output has the seconds until it is ready, the seconds until every hostile object is a problem, and the
-peak memory. The exit status is 1 if it is ready more than 10 % later, or if a hostile object is no problem with a path.
+The API server of the tests runs in this process, the control plane in a separate one. The control plane starts with
+ordinary services, and then with the same services and with hostile objects in one namespace. The output has the seconds
+and CPU seconds until it is ready, the seconds until every hostile object is a problem, and the peak memory. The exit
+status is 1 if it is ready more than 10 % later, or if a hostile object is no problem with a path.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
+import asyncio
 import json
 import pathlib
 import sys
@@ -25,10 +26,10 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from testing.processes.process import ControlPlane
+from bench.kube_start import Process
+from testing.kube.kube_access import server_with_crds, write_kubeconfig
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-NAMESPACE, PER_FILE, MOST_DELAY = "hostile", 1000, 1.1
+NAMESPACE, MOST_DELAY = "hostile", 1.1
 MOST_SECONDS = 600
 Plain = dict[str, Any]
 
@@ -91,23 +92,24 @@ def hostile_objects(count: int) -> Iterator[Plain]:
 
 
 class Start(NamedTuple):
-    """The seconds until the control plane was ready and until all problems were reported, and the peak memory in MB."""
+    """The seconds and CPU seconds until the control plane was ready, the seconds until all problems were reported, and
+    the peak memory in MB."""
 
     ready: float
+    cpu: float
     reported: float
-    memory: float
+    memory: int
+
+    def __str__(self) -> str:
+        return (
+            f"ready after {self.ready:.1f} s and {self.cpu:.1f} CPU seconds, all reported after {self.reported:.1f} s, "
+            f"{self.memory} MB"
+        )
 
 
-def write(folder: pathlib.Path, name: str, objects: Iterator[Plain]) -> None:
-    listed = list(objects)
-    for start in range(0, len(listed), PER_FILE):
-        content = {"apiVersion": "v1", "kind": "List", "items": listed[start : start + PER_FILE]}
-        (folder / f"{name}-{start}.json").write_text(json.dumps(content))
-
-
-def problems(plane: ControlPlane) -> set[str]:
+def problems(port: int) -> set[str]:
     """Return the names of the hostile objects that have a problem with a path."""
-    url = f"http://127.0.0.1:{plane.ports['httpAddr']}/debug/problemz?namespace={NAMESPACE}"
+    url = f"http://127.0.0.1:{port}/debug/problemz?namespace={NAMESPACE}"
     try:
         with urllib.request.urlopen(url) as response:
             return {row["name"] for row in json.load(response) if row.get("path")}
@@ -117,55 +119,43 @@ def problems(plane: ControlPlane) -> set[str]:
         return set()  # the namespace has no objects yet
 
 
-def wait_ready(plane: ControlPlane) -> None:
-    while True:
-        plane.check_alive()
-        with contextlib.suppress(OSError):
-            plane.get("/ready", "httpAddr")
-            return
-        time.sleep(0.05)
-
-
-def start(config: pathlib.Path, source: str, hostile: int) -> Start:
-    with tempfile.TemporaryDirectory() as work:
-        wrapper = (sys.executable, "-m", "testing.apiserver.folder") if source == "apiserver" else ()
-        began = time.monotonic()
-        plane = ControlPlane(pathlib.Path(work), config, environ={"PYTHONPATH": str(ROOT)}, wrapper=wrapper)
-        try:
-            wait_ready(plane)
-            ready = time.monotonic() - began
-            while (count := len(problems(plane))) < hostile and time.monotonic() - began < MOST_SECONDS:
-                plane.check_alive()
-                time.sleep(1)
-            status = pathlib.Path(f"/proc/{plane.child.pid}/status").read_text()
-            peak = int(status.partition("VmHWM:")[2].split()[0]) / 1024
-            if count < hostile:
+async def start(kubeconfig: pathlib.Path, hostile: int) -> Start:
+    process = Process(kubeconfig, None)
+    began = time.monotonic()
+    await process.start()
+    try:
+        ready, cpu = time.monotonic() - began, process.cpu()
+        while (count := len(await asyncio.to_thread(problems, process.http))) < hostile:
+            if time.monotonic() - began > MOST_SECONDS:
                 print(f"{hostile - count} hostile objects are no problem with a path")
-            return Start(ready, time.monotonic() - began if count >= hostile else float("inf"), peak)
-        finally:
-            plane.stop()
+                return Start(ready, cpu, float("inf"), process.memory("VmHWM"))
+            await asyncio.sleep(1)
+        return Start(ready, cpu, time.monotonic() - began, process.memory("VmHWM"))
+    finally:
+        await process.stop()
+
+
+async def run(options: argparse.Namespace) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        async with server_with_crds() as server:
+            kubeconfig = write_kubeconfig(server, pathlib.Path(folder) / "config")
+            for plain in honest_objects(options.services):
+                server.put(plain)
+            without = min([await start(kubeconfig, 0) for _ in range(options.repeats)])
+            print(f"without hostile objects: {without}", flush=True)
+            for plain in hostile_objects(options.objects):
+                server.put(plain)
+            after = min([await start(kubeconfig, options.objects) for _ in range(options.repeats)])
+            print(f"with {options.objects} hostile objects: {after}")
+    return int(after.ready > without.ready * MOST_DELAY or after.reported == float("inf"))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--objects", type=int, default=24_000, help="hostile objects")
     parser.add_argument("--services", type=int, default=2000, help="ordinary services, with a VirtualService each")
-    parser.add_argument("--source", choices=("file", "apiserver"), default="file", help="source of configuration")
     parser.add_argument("--repeats", type=int, default=3, help="starts of each kind; the fastest counts")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        config = pathlib.Path(folder)
-        write(config, "honest", honest_objects(options.services))
-        without = min(start(config, options.source, 0) for _ in range(options.repeats))
-        print(f"without hostile objects: ready after {without.ready:.1f} s, {without.memory:.0f} MB", flush=True)
-        write(config, "hostile", hostile_objects(options.objects))
-        size = sum(file.stat().st_size for file in config.glob("hostile-*"))
-        after = min(start(config, options.source, options.objects) for _ in range(options.repeats))
-    print(
-        f"with {options.objects} hostile objects of {size / 1e6:.0f} MB: ready after {after.ready:.1f} s, "
-        f"all reported after {after.reported:.1f} s, {after.memory:.0f} MB"
-    )
-    return int(after.ready > without.ready * MOST_DELAY or after.reported == float("inf"))
+    return asyncio.run(run(parser.parse_args()))
 
 
 if __name__ == "__main__":

@@ -38,9 +38,15 @@ class Process:
     """A control plane process."""
 
     def __init__(self, kubeconfig: pathlib.Path, core: int | None) -> None:
-        self.port, self._http = _free_port(), _free_port()
-        addresses = {"grpcAddr": self.port, "httpAddr": self._http, "monitoringAddr": 0, "secureGRPCAddr": 0}
-        flags = [f"--{name}=127.0.0.1:{port}" for name, port in addresses.items()]
+        self.port, self.http = _free_port(), _free_port()
+        addresses = {
+            "grpcAddr": self.port,
+            "httpAddr": self.http,
+            "monitoringAddr": 0,
+            "secureGRPCAddr": 0,
+            "httpsAddr": 0,
+        }
+        flags = ["--ctrlz_port=0", *(f"--{name}=127.0.0.1:{port}" for name, port in addresses.items())]
         pinning = ["taskset", "-c", str(core)] if core is not None else []
         self._command = [
             *pinning,
@@ -57,12 +63,14 @@ class Process:
         self._process = await asyncio.create_subprocess_exec(*self._command, stdout=asyncio.subprocess.DEVNULL)
         self.pid = self._process.pid
         while not await asyncio.to_thread(self._ready):
+            if self._process.returncode is not None:
+                raise RuntimeError(f"the control plane exited with status {self._process.returncode}")
             await asyncio.sleep(0.05)
 
     def _ready(self) -> bool:
         with (
             contextlib.suppress(OSError),
-            urllib.request.urlopen(f"http://127.0.0.1:{self._http}/ready", timeout=2) as response,
+            urllib.request.urlopen(f"http://127.0.0.1:{self.http}/ready", timeout=2) as response,
         ):
             return bool(response.status == 200)
         return False

@@ -1,14 +1,16 @@
 """Decodes objects of API servers.
 
-Large objects are checked by worker processes, and converted in a thread, so that they hold up nothing else.
+Large objects, and others on request, are checked by worker processes, and converted in a thread, so that they hold up
+nothing else.
 """
 
 from __future__ import annotations
 
 import asyncio
 import pickle
+import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -18,7 +20,7 @@ from pilot.ingest.decode import Decoded, DocumentOrigin, Row, decode_object
 from pilot.ingest.object_check import CheckJob, CheckResult
 from pilot.kube.list_watch import NamespacedName
 from pilot.lib.workers.job_queue import JobSource
-from pilot.lib.workers.pool import JobError, JobRunner
+from pilot.lib.workers.pool import LANES, JobError, JobRunner
 
 T = TypeVar("T")
 PROGRAM = "pilot.ingest.object_check"
@@ -33,38 +35,50 @@ _decode_json = msgspec.json.Decoder().decode
 _result_decoder = msgspec.msgpack.Decoder(CheckResult)
 
 
+class DecodedObject(NamedTuple):
+    """The result of decoding an object, and the CPU seconds that it took."""
+
+    decoded: Decoded
+    seconds: float
+
+
 class ObjectDecoder:
     """Decodes objects. If `jobs` is None, large objects are checked in a thread."""
 
     def __init__(self, jobs: JobRunner | None = None) -> None:
         self._jobs = jobs
 
-    async def decode(self, kind: AnyKind, origin: DocumentOrigin, name: NamespacedName, raw: bytes) -> Decoded:
-        """Decode an object of a given kind."""
+    async def decode(
+        self, kind: AnyKind, origin: DocumentOrigin, name: NamespacedName, raw: bytes, largest: int = LARGE
+    ) -> DecodedObject:
+        """Decode an object of a given kind. An object of at least `largest` bytes is checked in a worker process."""
+        started = time.thread_time()
         try:
-            if len(raw) < LARGE:
-                return _decode(kind, origin, raw)
+            if len(raw) < largest:
+                decoded = _decode(kind, origin, raw)
+                return DecodedObject(decoded, time.thread_time() - started)
             if self._jobs is None or kind.validate is accept_any:
-                return await asyncio.to_thread(_decode, kind, origin, raw)
-            return await self._decode_large(self._jobs, kind, origin, name, raw)
+                return DecodedObject(await asyncio.to_thread(_decode, kind, origin, raw), 0.0)
+            return await self._decode_apart(self._jobs, kind, origin, name, raw)
         except RecursionError:
-            return refuse(kind, origin, name, TOO_DEEP)
+            return DecodedObject(refuse(kind, origin, name, TOO_DEEP), 0.0)
 
-    async def _decode_large(
+    async def _decode_apart(
         self, jobs: JobRunner, kind: AnyKind, origin: DocumentOrigin, name: NamespacedName, raw: bytes
-    ) -> Decoded:
+    ) -> DecodedObject:
         job = pickle.dumps(CheckJob(kind.table_name, origin), pickle.HIGHEST_PROTOCOL)
         try:
             result = _result_decoder.decode(await jobs.run(JobSource(origin.cluster, name.namespace), job, bytes(raw)))
         except JobError as fault:
-            return refuse(kind, origin, name, error("too-expensive", "", f"the object cannot be checked: {fault}"))
+            problem = error("too-expensive", "", f"the object cannot be checked: {fault}")
+            return DecodedObject(refuse(kind, origin, name, problem), sum(limits.cpu for limits in LANES))
         if result.is_too_deep:
-            return refuse(kind, origin, name, TOO_DEEP)
+            return DecodedObject(refuse(kind, origin, name, TOO_DEEP), result.seconds)
         if not result.is_accepted:
             refused = (row_of(kind, origin, name),) if result.is_refused else ()
-            return Decoded(problems=result.problems, refused=refused)
+            return DecodedObject(Decoded(problems=result.problems, refused=refused), result.seconds)
         decoded = await asyncio.to_thread(_decode, kind, origin, raw, is_validated=True)
-        return decoded._replace(problems=result.problems)
+        return DecodedObject(decoded._replace(problems=result.problems), result.seconds)
 
 
 def slices(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:

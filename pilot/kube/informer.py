@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import random
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -170,13 +171,22 @@ class Informer:
     async def _read_pages(self) -> None:
         listed: set[NamespacedName] = set()
         revision = ""
-        async for page in read_pages(self._fetch_page):
+        async for page in read_pages(functools.partial(self._fetch_page, self.collection)):
             await self._deliver(self._changed(page.items or (), listed))
             revision = page.metadata.resource_version
         await self._finish_list(listed, revision)
 
-    async def _fetch_page(self, query: dict[str, str], largest: int) -> bytes:
-        collection = self.collection
+    async def read_namespace(self, namespace: str) -> AsyncIterator[list[ObjectChange]]:
+        """Yield the objects of a namespace again, in pages, except those of which a change has not been delivered yet.
+
+        Raise KubeError if they cannot be read.
+        """
+        collection = self.collection._replace(fields=f"metadata.namespace={namespace}")
+        async for page in read_pages(functools.partial(self._fetch_page, collection)):
+            changes = self._read_items(page.items or ())
+            yield [change for change, version in changes if self.versions.get(change.name) == version]
+
+    async def _fetch_page(self, collection: WatchedCollection, query: dict[str, str], largest: int) -> bytes:
         return await self._client.call(
             "GET", collection.path, collection.query(**query), accept=collection.accept("List"), largest=largest
         )
@@ -194,14 +204,18 @@ class Informer:
     def _changed(self, items: Iterable[msgspec.Raw], listed: set[NamespacedName]) -> list[ObjectChange]:
         """Return the items whose resource version has changed, and add the names of all items to `listed`."""
         changes = []
+        for change, version in self._read_items(items):
+            listed.add(change.name)
+            if self.versions.get(change.name) != version:
+                self.versions[change.name] = version
+                changes.append(change)
+        return changes
+
+    def _read_items(self, items: Iterable[msgspec.Raw]) -> Iterator[tuple[ObjectChange, str]]:
+        """Yield the objects of a list, and their resource versions."""
         for raw in items:
             metadata = read_head(raw).metadata
-            name = NamespacedName(metadata.namespace, metadata.name)
-            listed.add(name)
-            if self.versions.get(name) != metadata.resource_version:
-                self.versions[name] = metadata.resource_version
-                changes.append(ObjectChange(name, bytes(raw)))
-        return changes
+            yield ObjectChange(NamespacedName(metadata.namespace, metadata.name), bytes(raw)), metadata.resource_version
 
     async def _read_stream(self) -> None:
         """Read all objects from a watch that starts with the existing objects."""

@@ -16,11 +16,13 @@ from pilot.bootstrap.security.port_auth import local_cluster_names
 from pilot.bootstrap.security.secret_store import PLUGGED_IN_SECRET, SELF_SIGNED_SECRET, SecretError, SecretStore
 from pilot.config.catalogue import Catalogue
 from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.ingest.batch import Batch
 from pilot.ingest.cluster.kube_mesh import MESH_ROW, NETWORKS_ROW, MeshConfigMaps
 from pilot.ingest.cluster.kube_source import KubeSource
 from pilot.ingest.cluster.remote_cluster import RemoteCluster
 from pilot.ingest.cluster.remote_clusters import Options, RemoteClusters
+from pilot.ingest.cluster.start_budget import StartBudget
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.object_decoder import LONGEST_WAIT, PROGRAM, ObjectDecoder
@@ -32,7 +34,7 @@ from pilot.kube.informer import WatchOptions
 from pilot.lib.metrics.metrics import Metrics
 from pilot.lib.start_error import StartError
 from pilot.lib.workers.pool import WorkerPool
-from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.database import MESH_CONFIG, Mesh
 from pilot.settings import Settings
 from pilot.settings.kubernetes import KubernetesSettings
 from pilot.settings.process import IngestSettings
@@ -126,7 +128,7 @@ class ApiServers:
         self.watch_options = watch_options or WatchOptions(streaming_lists=settings.kubernetes.watch_lists)
         self.metrics, self._rng = target.metrics.kubernetes, random.Random()
         self._workers = WorkerPool(PROGRAM, longest_wait=LONGEST_WAIT)
-        self._decoder = ObjectDecoder(self._workers)
+        self._decoder, self._budget = ObjectDecoder(self._workers), StartBudget()
         self.client, self.caller_client = self._client(credentials), self._client(credentials)
         registry, revision = settings.mesh.registry, settings.ingest.revision
         self.source = self._source(self.client, registry.cluster_id)
@@ -168,7 +170,17 @@ class ApiServers:
         kinds = [kind for kind in target.catalogue if kind.id not in excluded]
         namespace, rank = settings.kubernetes.watched_namespace, self._rank + (not is_local)
         return KubeSource(
-            client, target.batch, target.ledger, rank, origin, kinds, options, self._rng, namespace, self._decoder
+            client,
+            target.batch,
+            target.ledger,
+            rank,
+            origin,
+            kinds,
+            options,
+            self._rng,
+            namespace,
+            self._decoder,
+            self._budget if is_local else None,
         )
 
     def _kinds_excluded_from_remote(self) -> set[GroupKind]:
@@ -215,6 +227,8 @@ class ApiServers:
             await self._credentials.load()
             await self._mesh.start()
             await self._mesh.synced()
+            mesh = self._target.batch.waiting(MESH_CONFIG, "mesh") or MeshConfig()
+            self._budget.trusted = frozenset((mesh.root_namespace, self._settings.mesh.registry.namespace))
             await self.source.start(reads_configuration())
             await self.remote.start()
             await self.source.synced()

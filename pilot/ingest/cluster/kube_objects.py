@@ -8,12 +8,14 @@ from typing import Protocol
 
 from pilot.config.kind import AnyKind
 from pilot.config.problem import error
+from pilot.ingest.cluster.start_budget import StartBudget
 from pilot.ingest.decode import Decoded, DocumentOrigin
 from pilot.ingest.ledger import SourceLedger
 from pilot.ingest.namespace_filter import Edit
 from pilot.ingest.object_decoder import LARGE, TOO_DEEP, ObjectDecoder, refuse, row_of, slices
 from pilot.kube.list_watch import NamespacedName, ObjectChange
 from pilot.lib.logging.log import scope
+from pilot.lib.time_slice import time_slice
 
 _log = scope("kube")
 
@@ -25,7 +27,11 @@ class EditSink(Protocol):
 
 
 class KubeObjects:
-    """Receives the changed objects of one kind."""
+    """Receives the changed objects of one kind.
+
+    While `budget` limits the objects of a namespace, those that exceed it are not decoded. `waiting` contains their
+    names until `receive_waiting` has decoded them, or a later change has replaced them.
+    """
 
     def __init__(
         self,
@@ -34,41 +40,79 @@ class KubeObjects:
         ledger: SourceLedger,
         batch: EditSink,
         decoder: ObjectDecoder = ObjectDecoder(),
+        budget: StartBudget | None = None,
     ) -> None:
-        self._kind, self._origin, self._ledger, self._batch = kind, origin, ledger, batch
-        self._decoder = decoder
+        self.kind = kind
+        self.waiting: dict[NamespacedName, None] = {}
+        self._origin, self._ledger, self._batch = origin, ledger, batch
+        self._decoder, self._budget = decoder, budget
 
     async def receive(self, changes: Sequence[ObjectChange]) -> None:
         """Put changes into the batch. Large objects are decoded at the same time, so that their namespaces take
-        turns."""
+        turns, unless a budget applies, which can be charged only in order."""
         async with asyncio.TaskGroup() as group:
             large = {
                 id(change): group.create_task(self._decode(change))
                 for change in changes
-                if change.raw is not None and len(change.raw) >= LARGE
+                if change.raw is not None and len(change.raw) >= LARGE and not self._is_limited(change)
             }
             for slice_ in slices(changes, lambda change: len(change.raw or b"")):
                 await asyncio.sleep(0)
-                decoded = [await (large.get(id(change)) or self._decode(change)) for change in slice_]
-                await self._put(zip([change.name for change in slice_], decoded, strict=True))
+                is_over, decoded = time_slice(), list[tuple[NamespacedName, Decoded | None]]()
+                for change in slice_:
+                    self.waiting.pop(change.name, None)
+                    if self._must_wait(change):
+                        self.waiting[change.name] = None
+                        continue
+                    decoded.append((change.name, await (large.get(id(change)) or self._decode(change))))
+                    if is_over():
+                        await asyncio.sleep(0)
+                        is_over = time_slice()
+                await self._put(decoded)
+
+    async def receive_waiting(self, objects: Sequence[ObjectChange]) -> None:
+        """Put waiting objects into the batch. Worker processes check them."""
+
+        async def decode(change: ObjectChange) -> None:
+            result = await self._decode(change, largest=0)
+            if change.name in self.waiting:
+                del self.waiting[change.name]
+                await self._put(((change.name, result),))
+
+        async with asyncio.TaskGroup() as group:
+            for change in objects:
+                if change.name in self.waiting:
+                    group.create_task(decode(change))
+
+    def _is_limited(self, change: ObjectChange) -> bool:
+        return self._budget is not None and self._budget.applies(self.kind, change.name.namespace)
+
+    def _must_wait(self, change: ObjectChange) -> bool:
+        budget = self._budget
+        return change.raw is not None and budget is not None and budget.is_exceeded(self.kind, change.name.namespace)
 
     async def _put(self, decoded: Iterable[tuple[NamespacedName, Decoded | None]]) -> None:
         async with self._ledger.turn:
             edits: list[Edit] = []
             for name, result in decoded:
-                row = row_of(self._kind, self._origin, name)
+                row = row_of(self.kind, self._origin, name)
                 edits += self._ledger.put(row, result) if result is not None else self._ledger.drop(row)
             self._batch.put(edits)
 
-    async def _decode(self, change: ObjectChange) -> Decoded | None:
+    async def _decode(self, change: ObjectChange, largest: int = LARGE) -> Decoded | None:
         """Decode a changed object. Return None if the object was deleted."""
         if change.raw is None:
             return None
         if change.is_too_deep:
-            return refuse(self._kind, self._origin, change.name, TOO_DEEP)
+            return refuse(self.kind, self._origin, change.name, TOO_DEEP)
         try:
-            return await self._decoder.decode(self._kind, self._origin, change.name, change.raw)
+            decoded, seconds = await self._decoder.decode(self.kind, self._origin, change.name, change.raw, largest)
         except Exception as fault:  # an internal error or invalid data must not affect other objects
-            _log.error("cannot decode %s %s/%s", self._kind.id, *change.name, exc_info=True)
+            _log.error("cannot decode %s %s/%s", self.kind.id, *change.name, exc_info=True)
             problem = error("internal-error", "", f"{type(fault).__name__}: {fault}")
-            return refuse(self._kind, self._origin, change.name, problem)
+            return refuse(self.kind, self._origin, change.name, problem)
+        if self._budget is not None and self._is_limited(change):
+            self._budget.charge(
+                self.kind, change.name.namespace, seconds, len(change.raw), is_valid=not decoded.refused
+            )
+        return decoded

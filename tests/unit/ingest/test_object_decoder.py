@@ -69,7 +69,7 @@ async def test_worker_and_process_decode_large_objects_alike(pool: WorkerPool, r
     assert len(raw) > LARGE
     origin = DocumentOrigin("west", revision="default")
     name = NamespacedName("shop", json.loads(raw)["metadata"]["name"])
-    decoded = await ObjectDecoder(pool).decode(VIRTUAL_SERVICE, origin, name, raw)
+    decoded, _ = await ObjectDecoder(pool).decode(VIRTUAL_SERVICE, origin, name, raw)
     assert decoded == decode_object(VIRTUAL_SERVICE, json.loads(raw), origin)
 
 
@@ -91,7 +91,7 @@ async def test_object_that_takes_too_long_is_a_problem_of_this_object() -> None:
 async def test_deeply_nested_large_object_is_a_problem_of_this_object(pool: WorkerPool) -> None:
     patch = '{"a":' * 9000 + '"%s"' % ("x" * LARGE) + "}" * 9000
     raw = b'{"metadata": {"name": "large", "namespace": "shop"}, "spec": {"configPatches": [{"patch": {"value": %s}}]}}'
-    decoded = await ObjectDecoder(pool).decode(ENVOY_FILTER, ORIGIN, NAME, raw % patch.encode())
+    decoded, _ = await ObjectDecoder(pool).decode(ENVOY_FILTER, ORIGIN, NAME, raw % patch.encode())
     assert [(p.code, p.object.name) for p in decoded.problems] == [("too-deep", "large")]
 
 
@@ -104,9 +104,9 @@ class Unavailable:
 
 async def test_small_objects_and_kinds_without_rules_need_no_worker() -> None:
     decoder = ObjectDecoder(Unavailable())
-    assert (await decoder.decode(VIRTUAL_SERVICE, ORIGIN, NAME, virtual_service(prefixes(10)))).entries
+    assert (await decoder.decode(VIRTUAL_SERVICE, ORIGIN, NAME, virtual_service(prefixes(10)))).decoded.entries
     secret = {"metadata": {"name": "large", "namespace": "shop"}, "data": {"a": "AAAA" * LARGE}}
-    assert (await decoder.decode(SECRET, ORIGIN, NAME, json.dumps(secret).encode())).entries
+    assert (await decoder.decode(SECRET, ORIGIN, NAME, json.dumps(secret).encode())).decoded.entries
 
 
 async def test_large_objects_of_one_namespace_do_not_delay_those_of_another() -> None:

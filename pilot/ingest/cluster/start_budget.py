@@ -1,0 +1,80 @@
+"""The CPU time that the objects of a namespace may take before the control plane is ready."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from pilot.config.group_kind import GroupKind
+from pilot.config.kind import AnyKind
+from pilot.config.kinds.istio import (
+    AUTHORIZATION_POLICY,
+    ENVOY_FILTER,
+    PEER_AUTHENTICATION,
+    REQUEST_AUTHENTICATION,
+    TRAFFIC_EXTENSION,
+    WASM_PLUGIN,
+)
+
+RESTRICTING: frozenset[GroupKind] = frozenset(
+    kind.id
+    for kind in (
+        *(AUTHORIZATION_POLICY, PEER_AUTHENTICATION, REQUEST_AUTHENTICATION),
+        *(ENVOY_FILTER, TRAFFIC_EXTENSION, WASM_PLUGIN),
+    )
+)
+"""Kinds whose objects may restrict access to workloads. They have budgets of their own."""
+ALLOWANCE, ALLOWANCE_PER_BYTE = 100e-6, 300e-9
+"""CPU seconds for each valid object, and for each of its bytes, that are not charged. Ordinary objects take a third of
+both, and EnvoyFilters all of them."""
+MAX_ALLOWANCE = 4.0
+"""Maximum number of CPU seconds of a namespace's objects that are not charged."""
+
+
+class _Limits:
+    """The maximum CPU seconds of one namespace, and of all namespaces together."""
+
+    def __init__(self, namespace: float, total: float) -> None:
+        self._namespace, self._total = namespace, total
+        self._charged, self._allowed = defaultdict[str, float](float), defaultdict[str, float](float)
+        self._sum = 0.0
+
+    def charge(self, namespace: str, seconds: float, allowance: float) -> None:
+        allowed = min(allowance, seconds, MAX_ALLOWANCE - self._allowed[namespace])
+        self._allowed[namespace] += allowed
+        self._charged[namespace] += seconds - allowed
+        self._sum += seconds - allowed
+
+    def is_exceeded(self, namespace: str) -> bool:
+        """Return whether a namespace has used its share: all of its maximum or, once the total is used up, a tenth."""
+        return self._charged[namespace] > self._namespace / (10 if self._sum > self._total else 1)
+
+
+class StartBudget:
+    """Decides whose objects wait until the control plane is ready, because they take too long to check.
+
+    A valid object is charged only the time beyond an allowance, and an invalid object all of it. Therefore, the objects
+    of a namespace wait only if hundreds of them are invalid or extraordinarily expensive. Those of `trusted` namespaces
+    never wait.
+    """
+
+    def __init__(self) -> None:
+        self.trusted = frozenset[str]()
+        self._is_open = True
+        self._limits = {True: _Limits(0.15, 0.75), False: _Limits(0.05, 0.25)}
+
+    def applies(self, kind: AnyKind, namespace: str) -> bool:
+        """Return whether the objects of a kind in a namespace are limited now."""
+        return self._is_open and bool(namespace) and not kind.is_built_in and namespace not in self.trusted
+
+    def charge(self, kind: AnyKind, namespace: str, seconds: float, size: int, is_valid: bool) -> None:
+        """Record the CPU seconds that an object took, and its size in bytes."""
+        allowance = ALLOWANCE + size * ALLOWANCE_PER_BYTE if is_valid else 0.0
+        self._limits[kind.id in RESTRICTING].charge(namespace, seconds, allowance)
+
+    def is_exceeded(self, kind: AnyKind, namespace: str) -> bool:
+        """Return whether the objects of a kind in a namespace have to wait."""
+        return self.applies(kind, namespace) and self._limits[kind.id in RESTRICTING].is_exceeded(namespace)
+
+    def close(self) -> None:
+        """Limit nothing from now on."""
+        self._is_open = False

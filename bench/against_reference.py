@@ -37,6 +37,7 @@ import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
+from bench.explanations import Change, explanation  # noqa: E402
 from testing.kube.real_mesh import RealMesh  # noqa: E402
 from testing.kube.real_server import RealApiServer  # noqa: E402
 from testing.processes.process import Process, eventually, free_port  # noqa: E402
@@ -45,6 +46,7 @@ from tests.conformance.comparison import referenced_names  # noqa: E402
 from tests.conformance.random_meshes import RandomMeshes  # noqa: E402
 from tests.conformance.resources import leaves_of, register_messages, to_plain  # noqa: E402
 from tests.conformance.scenario import (  # noqa: E402
+    Plain,
     Scenario,
     ScenarioProxy,
     find_scenarios,
@@ -67,22 +69,18 @@ SETTLED, LATER = 0.5, 4.0
 QUIET, LIMIT = 0.3, 10.0
 ATTEMPTS = 40
 """Meshes that are tried to find the smallest one for a cause."""
-Explanation = tuple[str, str]
-EXPLAINED: tuple[Explanation, ...] = (
-    (r"match(Typed)?SubjectAltNames|defaultValidationContext$", "the endpoints of a service are removed"),
-    (r"^ztunnel WADS ", "an AuthorizationPolicy for a ztunnel has a condition on HTTP requests"),
-    (r"maxDirectResponseBodySizeBytes", "a patch merges into a value that other resources share"),
-    (r"provider_jwks|localJwks", "the keys of a token issuer have not been fetched"),
-)
-"""Patterns of causes, and the rows of docs/differences.md that explain them."""
 
 
 class Difference(NamedTuple):
-    """A difference of one proxy. `cause` is the same for all differences that probably have the same reason."""
+    """A difference of one proxy. `cause` is the same for all differences that probably have the same reason.
+
+    `row` is the row of docs/differences.md that explains it, or "".
+    """
 
     cause: str
     proxy: str
     text: str
+    row: str
 
 
 class Plane(Process):
@@ -130,10 +128,10 @@ class Comparison:
         self.rejected += len(await self._cluster.replace(mesh.objects))
         await asyncio.sleep(SETTLED)
         first = await self._compare(mesh)
-        if all(explanation(d.cause) for d in first):
-            return {d.cause: d for d in first}
-        await asyncio.sleep(LATER)
-        return {d.cause: d for d in reversed(await self._compare(mesh))}
+        if not all(d.row for d in first):
+            await asyncio.sleep(LATER)
+            first = await self._compare(mesh)
+        return {d.cause: d for d in sorted(first, key=lambda d: not d.row)}
 
     def _write_mesh_config(self, mesh: Scenario) -> None:
         config = yaml.safe_load(mesh.mesh_config) if mesh.mesh_config else {}
@@ -148,12 +146,12 @@ class Comparison:
         return [
             difference
             for proxy in mesh.proxies
-            for difference in compare_proxy(proxy, reference[proxy.name], ours[proxy.name])
+            for difference in compare_proxy(proxy, mesh.objects, reference[proxy.name], ours[proxy.name])
         ]
 
 
-def compare_proxy(proxy: ScenarioProxy, reference: Any, ours: Any) -> list[Difference]:
-    """Return the differences of one proxy's resources."""
+def compare_proxy(proxy: ScenarioProxy, objects: Sequence[Plain], reference: Any, ours: Any) -> list[Difference]:
+    """Return the differences of one proxy's resources in a mesh of these objects."""
     differences: list[Difference] = []
     plain = [
         {kind: {n: to_plain(v) for n, v in rows.items()} for kind, rows in side.items() if kind in ("LDS", "CDS")}
@@ -168,21 +166,27 @@ def compare_proxy(proxy: ScenarioProxy, reference: Any, ours: Any) -> list[Diffe
             a, b = theirs.get(name), mine.get(name)
             if a is None or b is None:
                 state = "surplus" if a is None else "missing"
-                differences.append(Difference(f"{proxy.type} {kind} {state} {generalize(name)}", proxy.name, name))
+                cause = f"{proxy.type} {kind} {state} {generalize(name)}"
+                change = Change(objects, to_plain(a) if a else None, to_plain(b) if b else None)
+                differences.append(Difference(cause, proxy.name, name, explanation(cause, change)))
             elif a.value != b.value:
-                differences += _changed(proxy, kind, name, to_plain(a), to_plain(b))
+                differences += _changed(proxy, kind, name, Change(objects, to_plain(a), to_plain(b)))
     return differences
 
 
-def _changed(proxy: ScenarioProxy, kind: str, name: str, theirs: Any, mine: Any) -> list[Difference]:
+def _changed(proxy: ScenarioProxy, kind: str, name: str, change: Change) -> list[Difference]:
     """Return the difference of a resource, whose cause is its first path that differs."""
-    left, right = leaves_of(theirs), leaves_of(mine)
-    paths = sorted(p for p in left.keys() | right.keys() if left.get(p, left) != right.get(p, right))
-    unexplained = [p for p in paths if not explanation(f"{proxy.type} {kind} {generalize(p)}")]
-    paths = unexplained or paths
-    rows = [f"{path}: istiod {_show(left, path)}, here {_show(right, path)}" for path in paths[:4]]
-    text = f"{name}: {len(paths)} paths\n        " + "\n        ".join(rows)
-    return [Difference(f"{proxy.type} {kind} {generalize(paths[0])}", proxy.name, text)] if paths else []
+    left, right = leaves_of(change.theirs), leaves_of(change.ours)
+    texts = {
+        path: f"{path}: istiod {_show(left, path)}, here {_show(right, path)}"
+        for path in sorted(left.keys() | right.keys())
+        if left.get(path, left) != right.get(path, right)
+    }
+    change = change._replace(texts=[name, *texts.values()])
+    rows = {path: explanation(f"{proxy.type} {kind} {generalize(path)}", change) for path in texts}
+    paths = [path for path, row in rows.items() if not row] or list(texts)
+    text = f"{name}: {len(paths)} paths\n        " + "\n        ".join(texts[path] for path in paths[:4])
+    return [Difference(f"{proxy.type} {kind} {generalize(p)}", proxy.name, text, rows[p]) for p in paths[:1]]
 
 
 def _show(leaves: dict[str, Any], path: str) -> str:
@@ -217,11 +221,6 @@ async def minimal(comparison: Comparison, mesh: Scenario, difference: Difference
     return mesh
 
 
-def explanation(cause: str) -> str:
-    """Return the row of docs/differences.md that explains a cause, or an empty string."""
-    return next((row for pattern, row in EXPLAINED if re.search(pattern, cause)), "")
-
-
 def write_case(path: pathlib.Path, mesh: Scenario, difference: Difference) -> None:
     proxies = [{"name": p.name, "node": p.node, "types": list(p.types)} for p in mesh.proxies]
     header = json.dumps({"cause": difference.cause, "text": difference.text, "mesh": mesh.name, "proxies": proxies})
@@ -245,8 +244,8 @@ async def replay(comparison: Comparison, paths: Sequence[pathlib.Path]) -> bool:
         differences = await comparison.differences(read_case(path))
         print(f"{path.name}: {len(differences)} causes", flush=True)
         for cause, difference in differences.items():
-            remaining += not explanation(cause)
-            print(f"  {explanation(cause) or 'UNEXPLAINED'} | {cause}\n      {difference.text}", flush=True)
+            remaining += not difference.row
+            print(f"  {difference.row or 'UNEXPLAINED'} | {cause}\n      {difference.text}", flush=True)
     return not remaining
 
 
@@ -267,13 +266,14 @@ async def explore(comparison: Comparison, options: argparse.Namespace) -> bool:
         except (TimeoutError, grpc.RpcError) as error:
             print(f"{number} {mesh.name}: {type(error).__name__} {str(error)[:200]}", flush=True)
             continue
-        equal += all(explanation(cause) for cause in differences)
+        equal += all(difference.row for difference in differences.values())
         for cause, difference in differences.items():
-            causes[cause] += 1
-            if explanation(cause):
+            causes[difference.row or f"UNEXPLAINED {cause}"] += 1
+            if difference.row:
                 continue
+            is_new = cause not in last
             last[cause] = number
-            if causes[cause] == 1:
+            if is_new:
                 print(f"{number} {mesh.name} {difference.proxy} | {cause}\n      {difference.text}", flush=True)
                 path = options.out / f"{number:05}-{hashlib.sha256(cause.encode()).hexdigest()[:8]}.yaml"
                 if options.minimize:
@@ -289,7 +289,7 @@ async def explore(comparison: Comparison, options: argparse.Namespace) -> bool:
             )
     recent = [cause for cause, seen in last.items() if seen > number - 500]
     for cause, count in causes.most_common():
-        print(f"{count:5}  {'explained' if cause not in last else 'UNEXPLAINED'}  {cause}")
+        print(f"{count:5}  {cause}")
     print(
         f"{number} meshes, {equal} without unexplained differences, {len(last)} unexplained causes, {len(recent)} of them in the last 500, {comparison.rejected} objects rejected by the server"
     )

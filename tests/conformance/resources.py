@@ -21,6 +21,8 @@ UNORDERED = {
     "ips",
 }
 """Repeated fields whose order has no meaning to Envoy."""
+ORDERED = {"routes", "filters", "httpFilters", "listenerFilters"}
+"""Repeated fields of items with names whose order has a meaning."""
 VOLATILE = {"ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION"}
 """Fields with a counter of the API server."""
 
@@ -59,7 +61,10 @@ def _sort_key(value: Any) -> str:
 
 
 def leaves_of(value: Any, path: str = "") -> dict[str, Any]:
-    """Return every leaf by its path. List items with a name are addressed by it, others by their position."""
+    """Return every leaf by its path. List items with a name are addressed by it, others by their position.
+
+    The order of the fields in ORDERED is a leaf of its own.
+    """
     if isinstance(value, dict) and value:
         leaves: dict[str, Any] = {}
         for name, field in value.items():
@@ -74,5 +79,7 @@ def leaves_of(value: Any, path: str = "") -> dict[str, Any]:
                 prefix = f"{path}[{label}#{position}]"
             prefixes.add(prefix)
             leaves |= leaves_of(item, prefix)
+        if path.rpartition(".")[2] in ORDERED:
+            leaves[f"{path}#order"] = [item.get("name", "") for item in value]
         return leaves
     return {path: value}

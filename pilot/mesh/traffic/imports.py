@@ -59,7 +59,7 @@ def egress_services(db: Mesh, scope: ScopeFacet, index: int) -> tuple[ImportKey,
         imports = [i for r in refs if (i := _at_port(db, r, listener.port.number)) is not None]
     else:
         imports = [ImportKey(r) for r in refs]
-    return _one_namespace_each(db, imports, scope.namespace)
+    return _one_namespace_each(db, imports, "" if scope.gateway else scope.namespace)
 
 
 @hub
@@ -115,8 +115,7 @@ def _is_kubernetes(db: Mesh, ref: ServiceRef) -> bool:
 def _one_namespace_each(db: Mesh, imports: list[ImportKey], namespace: str) -> tuple[ImportKey, ...]:
     """Return the imports with one service for each host name.
 
-    A service in the scope's namespace takes precedence over a Kubernetes Service, which takes precedence over the
-    oldest service.
+    A service in `namespace` takes precedence over a Kubernetes Service, which takes precedence over the oldest service.
     """
     chosen: dict[str, str] = {}
     repeated = False

@@ -140,6 +140,14 @@ def test_one_namespace_per_hostname() -> None:
     assert [(h, n) for h, n, _ in imports(squat)] == [(X, "a"), (Y, "b")]
 
 
+@pytest.mark.parametrize(("gateway", "namespace"), [(False, "a"), (True, "b")])
+def test_gateways_do_not_prefer_services_in_their_namespace(gateway: bool, namespace: str) -> None:
+    entries = [
+        entry(f"hosts: [q.com], resolution: DNS, {HTTP_PORT}", "q", n, day=day) for n, day in (("a", 3), ("b", 2))
+    ]
+    assert scope_services(world(*entries).mesh, ScopeFacet("a", gateway=gateway))["q.com"].ref.namespace == namespace
+
+
 def services_in_scope(*objects: Any, egress: str, **environ: str) -> dict[str, ImportKey]:
     harness = world(*SHOP, *objects, sidecar("s", f"egress: {egress}"), **environ)
     scope = ScopeFacet("a", sidecar_of(harness.mesh, "a", frozenset()))

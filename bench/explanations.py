@@ -1,0 +1,124 @@
+"""The rows of docs/differences.md that explain differences between istiod and this control plane."""
+
+from __future__ import annotations
+
+import collections
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from tests.conformance.scenario import Plain
+
+
+class Change(NamedTuple):
+    """A resource that differs in a mesh. One side is None if only the other control plane sends the resource.
+
+    `texts` are the paths that differ, with their values.
+    """
+
+    objects: Sequence[Plain]
+    theirs: Any
+    ours: Any
+    texts: Sequence[str] = ()
+
+    @property
+    def both(self) -> bool:
+        return self.theirs is not None and self.ours is not None
+
+
+def _always(_: Change) -> bool:
+    return True
+
+
+class Explanation(NamedTuple):
+    """A row of docs/differences.md. It explains changes whose cause has the pattern, if they have a property."""
+
+    row: str
+    pattern: str
+    applies: Callable[[Change], bool] = _always
+
+
+def explanation(cause: str, change: Change) -> str:
+    """Return the row of docs/differences.md that explains a change, or an empty string."""
+    return next((e.row for e in EXPLANATIONS if re.search(e.pattern, cause) and e.applies(change)), "")
+
+
+# -- properties of changes ---------------------------------------------------------------------------------------------
+
+
+def _values(value: Any, field: str) -> list[Any]:
+    """Return the values of a field wherever it occurs in plain data."""
+    if isinstance(value, list):
+        return [v for item in value for v in _values(item, field)]
+    if not isinstance(value, dict):
+        return []
+    return [*([value[field]] if field in value else []), *(v for item in value.values() for v in _values(item, field))]
+
+
+def _items(value: Any, field: str) -> collections.Counter[str]:
+    """Return the items of all lists with this name."""
+    return collections.Counter(json.dumps(item, sort_keys=True) for rows in _values(value, field) for item in rows)
+
+
+def _domains_move(change: Change) -> bool:
+    """Return whether the virtual hosts have the same domains on both sides, but not the same virtual host each."""
+    return change.both and _items(change.theirs, "domains") == _items(change.ours, "domains")
+
+
+def _domains_of_families(change: Change) -> bool:
+    """Return whether one side has IPv6 addresses as domains where the other has IPv4 addresses."""
+    theirs, ours = _items(change.theirs, "domains"), _items(change.ours, "domains")
+    texts = [json.loads(text) for text in (theirs - ours) + (ours - theirs)]
+    return bool(texts) and all(re.fullmatch(r"\[[0-9a-f:]+\]|[0-9.]+", text) for text in texts)
+
+
+def _filters_move(change: Change) -> bool:
+    """Return whether the HTTP filters are the same on both sides, in a different order."""
+    return change.both and _items(change.theirs, "httpFilters") == _items(change.ours, "httpFilters")
+
+
+def _repeats_addresses(change: Change) -> bool:
+    """Return whether the names of a name table have the same addresses, apart from repeated ones."""
+    tables = [{host: {*info.get("ips", ())} for host, info in side["table"].items()} for side in change[1:3] if side]
+    return len(tables) == 2 and tables[0] == tables[1]
+
+
+def _entries(change: Change) -> list[Plain]:
+    return [o for o in change.objects if o["kind"] == "ServiceEntry"]
+
+
+def _shares_host(change: Change) -> bool:
+    """Return whether a host that several ServiceEntries of a namespace declare occurs in the change."""
+    counts = collections.Counter((e["metadata"]["namespace"], h) for e in _entries(change) for h in e["spec"]["hosts"])
+    texts = change.texts if change.both else [json.dumps(change.theirs or change.ours)]
+    return any(count > 1 and any(host in text for text in texts) for (_, host), count in counts.items())
+
+
+def _imports_exact_host(change: Change) -> bool:
+    """Return whether a Sidecar names a host with several addresses, without wildcards, that occurs in the change."""
+    hosts = {
+        h
+        for e in _entries(change)
+        if len(e["spec"].get("addresses") or ()) > 1
+        for h in map(str.lower, e["spec"]["hosts"])
+    }
+    sidecars = [o["spec"] for o in change.objects if o["kind"] == "Sidecar"]
+    listeners = [rows for spec in sidecars for egress in spec.get("egress") or () if (rows := egress.get("hosts"))]
+    exact = {row.partition("/")[2].lower() for rows in listeners if not any("*" in row for row in rows) for row in rows}
+    texts = change.texts if change.both else [json.dumps(change.theirs or change.ours)]
+    return any(host in text for host in hosts & exact for text in texts)
+
+
+EXPLANATIONS = (
+    Explanation("the endpoints of a service are removed", r"match(Typed)?SubjectAltNames|defaultValidationContext$"),
+    Explanation("an AuthorizationPolicy for a ztunnel has a condition on HTTP requests", r"^ztunnel WADS "),
+    Explanation("a patch merges into a value that other resources share", r"maxDirectResponseBodySizeBytes"),
+    Explanation("the keys of a token issuer have not been fetched", r"provider_jwks|localJwks"),
+    Explanation("an HTTP or network filter is added at the end of a chain", r"httpFilters", _filters_move),
+    Explanation("several services with the same port have the same address", r"RDS .*domains", _domains_move),
+    Explanation("a ServiceEntry has IPv4 and IPv6 addresses", r"RDS .*domains", _domains_of_families),
+    Explanation("several ServiceEntries with the same host have the same address", r"NDS .*ips", _repeats_addresses),
+    Explanation("a Sidecar imports a host with several addresses by its exact name", r"(L|N)DS ", _imports_exact_host),
+    Explanation("several ServiceEntries of a namespace have the same host", r"(C|E|L|N|R)DS ", _shares_host),
+)

@@ -1,0 +1,54 @@
+"""Tests of the explanations of differences between istiod and this control plane."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import pytest
+
+from bench.explanations import EXPLANATIONS, Change, explanation
+
+DIFFERENCES = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "differences.md").read_text()
+
+
+@pytest.mark.parametrize("row", sorted({e.row for e in EXPLANATIONS}))
+def test_every_explanation_is_a_row_of_the_document(row: str) -> None:
+    assert f"\n| {row}" in DIFFERENCES
+
+
+def _routes(*domains: list[str]) -> dict[str, Any]:
+    return {"virtualHosts": [{"name": str(i), "domains": d} for i, d in enumerate(domains)]}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "row"),
+    [
+        (_routes(["a", "10.0.0.1"], ["b"]), _routes(["a"], ["b", "10.0.0.1"]), "several services with the same port"),
+        (_routes(["a", "[fd00::1]"]), _routes(["a", "10.0.0.1"]), "a ServiceEntry has IPv4 and IPv6 addresses"),
+        (_routes(["a", "b"]), _routes(["a"]), ""),
+    ],
+)
+def test_domains(theirs: Any, ours: Any, row: str) -> None:
+    cause = "sidecar RDS virtualHosts[].domains[]"
+    assert bool(row) == bool(explanation(cause, Change((), theirs, ours)))
+    assert explanation(cause, Change((), theirs, ours)).startswith(row)
+
+
+def _entry(name: str, addresses: list[str]) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "a"}
+    return {"kind": "ServiceEntry", "metadata": metadata, "spec": {"hosts": ["x.com"], "addresses": addresses}}
+
+
+@pytest.mark.parametrize(("entries", "explained"), [(1, False), (2, True)])
+@pytest.mark.parametrize("text", ["x.com", "y.com"])
+def test_shared_hosts(entries: int, explained: bool, text: str) -> None:
+    change = Change([_entry(str(i), []) for i in range(entries)], {}, {}, [f"outbound|80||{text}: 1 paths"])
+    assert bool(explanation("sidecar CDS type", change)) == (explained and text == "x.com")
+
+
+@pytest.mark.parametrize(("hosts", "explained"), [(["a/x.com"], True), (["a/x.com", "b/*"], False)])
+def test_exact_hosts_of_sidecars(hosts: list[str], explained: bool) -> None:
+    sidecar = {"kind": "Sidecar", "metadata": {}, "spec": {"egress": [{"hosts": hosts}]}}
+    change = Change([_entry("e", ["10.0.0.1", "10.0.0.2"]), sidecar], None, {"cluster": "outbound|80||x.com"})
+    assert bool(explanation("sidecar LDS surplus IP", change)) == explained

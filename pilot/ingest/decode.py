@@ -18,6 +18,7 @@ from pilot.config.group_kind import GroupKind
 from pilot.config.kind import AnyKind, BaseKind
 from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY
 from pilot.config.kubernetes.pod import OwnerReference
+from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.config.problem import LONGEST_FIELD, ObjectRef, Problem, Severity, below, error, warning
 from pilot.ingest import shape
@@ -37,6 +38,7 @@ MAX_MANAGER = 128
 _READ_ANNOTATIONS = ("istio.io", "kubernetes.io/ingress.class", "openshift.io/sa.scc.")
 _FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _KUSTOMIZE_FIELDS = frozenset({"bases", "configMapGenerator", "patches", "patchesStrategicMerge", "resources"})
+_MESH_CONFIG_FIELDS = frozenset(MeshConfig.__struct_encode_fields__)
 _METADATA_FIELDS = frozenset(
     (
         *("annotations", "clusterName", "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp"),
@@ -272,12 +274,7 @@ def _identify(plain: Any, catalogue: Catalogue, strict: bool) -> AnyKind | list[
     version, name = plain.get("apiVersion"), plain.get("kind")
     for field, value in (("apiVersion", version), ("kind", name)):
         if not isinstance(value, str) or not value:
-            if value is None and not plain.keys().isdisjoint(_KUSTOMIZE_FIELDS):
-                message = "this looks like a Kustomize file: render it first, for example with `kubectl kustomize`"
-                return [error("not-an-object", field, message)]
-            return [
-                error("not-an-object", field, f"expected a string, got {'nothing' if value is None else repr(value)}")
-            ]
+            return [error("not-an-object", field, _explain_type(plain, value))]
     assert isinstance(version, str)
     group, _, number = version.rpartition("/")
     group_kind = GroupKind(group, str(name))
@@ -290,6 +287,15 @@ def _identify(plain: Any, catalogue: Catalogue, strict: bool) -> AnyKind | list[
         message = f"{group_kind} is supported in {', '.join(kind.versions)}, not {number}"
         return _about(subject, [error("unknown-version", "apiVersion", message)])
     return kind
+
+
+def _explain_type(plain: Mapping[str, Any], value: Any) -> str:
+    """Return the message about an `apiVersion` or `kind` that is not a string."""
+    if value is None and not plain.keys().isdisjoint(_KUSTOMIZE_FIELDS):
+        return "this looks like a Kustomize file: render it first, for example with `kubectl kustomize`"
+    if value is None and plain and plain.keys() <= _MESH_CONFIG_FIELDS:
+        return "this looks like a mesh config: pass it with --meshConfig, or to `pilotctl analyze` with --meshConfigFile"
+    return f"expected a string, got {'nothing' if value is None else repr(value)}"
 
 
 def _unknown_kind(group_kind: GroupKind, version: str, catalogue: Catalogue, strict: bool) -> Iterable[Problem]:

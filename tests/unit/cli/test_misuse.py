@@ -68,6 +68,7 @@ FILES = {
     "indent.yaml": VIRTUAL_SERVICE.replace("  http:", "   http:"),
     "days.yaml": VIRTUAL_SERVICE.replace("- route:", "- timeout: 1d\n    route:"),
     "kustomization.yaml": "resources: [vs.yaml]\n",
+    "plain-mesh.yaml": "enableAutoMtls: false\n",
     "templates/a.tmpl": "x",
     "none/README": "x",
 }
@@ -322,6 +323,11 @@ MISTAKES = [
         "pilotctl validate -f kustomization.yaml",
         1,
         '"kustomization.yaml" is not valid:\n  * line 1: apiVersion: this looks like a Kustomize file: render it first, for example with `kubectl kustomize`',
+    ),
+    (
+        "pilotctl validate -f plain-mesh.yaml",
+        1,
+        '"plain-mesh.yaml" is not valid:\n  * line 1: apiVersion: this looks like a mesh config: pass it with --meshConfig, or to `pilotctl analyze` with --meshConfigFile',
     ),
     (
         "pilotctl validate -f repeated.yaml",

@@ -13,6 +13,7 @@ import pathlib
 import random
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pilot.cli.ctl.client import CommandError, PageClient
@@ -104,6 +105,8 @@ class Trial:
         self._rng = random.Random(options.seed)
         self._proxies: dict[int, FlakyProxy] = {}
         self._left = options.changes
+        # The control planes use the threads of the event loop, which must not wait for their responses.
+        self._threads = ThreadPoolExecutor(options.workers)
         self.result = Result()
 
     async def run(self) -> Result:
@@ -113,6 +116,7 @@ class Trial:
         try:
             await asyncio.gather(*(self._work(worker) for worker in range(self._options.workers)))
         finally:
+            self._threads.shutdown(wait=False)
             for connected in list(self._proxies.values()):
                 await connected.stop()
         return self.result
@@ -156,7 +160,9 @@ class Trial:
             [PageClient(f"127.0.0.1:{plane.plane.ports['monitoring'].number}") for plane in self._planes], began
         )
         try:
-            await asyncio.to_thread(wait_until_delivered, client, [Target(query)], self._options.timeout)
+            await asyncio.get_running_loop().run_in_executor(
+                self._threads, wait_until_delivered, client, [Target(query)], self._options.timeout
+            )
         except Failure as failure:
             if "refused" in failure.message:
                 self.result.refused += 1

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from tests.cluster.box.box import Box
 from tests.cluster.box.namespaces import in_namespaces
 from tests.cluster.box.programs import reason_to_skip
+from tests.cluster.steps.cutover import run_cutover
 from tests.cluster.steps.faults import run_faults
 from tests.cluster.steps.features import run_features
 from tests.cluster.steps.installations import run_helm, run_kubectl, run_operator, run_pilotctl
@@ -28,6 +29,7 @@ STEPS: dict[str, Callable[[Box], AsyncIterator[str]]] = {
     "revisions": run_revisions,
     "in-place": run_in_place,
     "faults": run_faults,
+    "cutover": run_cutover,
 }
 RUN = "--run"
 

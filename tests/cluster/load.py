@@ -23,17 +23,17 @@ class Load:
 
 
 @contextlib.asynccontextmanager
-async def load_on(box: Box, source: str, url: str) -> AsyncIterator[Load]:
-    """Send requests from a pod of the shop. Raise AssertionError at the end if one has failed."""
+async def load_on(box: Box, source: str, url: str, area: str = SHOP) -> AsyncIterator[Load]:
+    """Send requests from a pod. Raise AssertionError at the end if one has failed."""
     load = Load()
     program = (sys.executable, _PROGRAM, url, str(RATE))
-    sender = asyncio.create_task(box.run_in(SHOP, source, *program, seconds=900))
+    sender = asyncio.create_task(box.run_in(area, source, *program, seconds=900))
     await asyncio.sleep(1)
     try:
         yield load
     finally:
         if not sender.done():
-            await box.run_in(SHOP, source, "touch", "/tmp/stop")
+            await box.run_in(area, source, "touch", "/tmp/stop")
         results = json.loads(await sender)
     load.requests = sum(results.values())
     assert set(results) == {"good"}, results

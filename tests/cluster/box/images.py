@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from testing.processes.process import envoy_binary
+from tests.cluster.box.programs import find_beside
 
 BIN = pathlib.Path(sys.executable).parent
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
@@ -28,6 +29,7 @@ def _images() -> dict[str, Image]:
     return {
         "pyistiod": control_plane,
         "pilot": control_plane,
+        "istiod": Image((find_beside("pilot-discovery"),), ("discovery",), 1337),
         "proxyv2": Image((f"{BIN}/pilot-agent",), (), 1337, {"/usr/local/bin/envoy": envoy_binary()}),
         "echo": Image((sys.executable, str(pathlib.Path(__file__).with_name("echo.py"))), (), 1000),
     }

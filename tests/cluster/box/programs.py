@@ -20,6 +20,11 @@ def find(name: str) -> str:
     return shutil.which(name, path=folder if folder and name in KUBERNETES else None) or ""
 
 
+def find_beside(name: str) -> str:
+    """Return the path of a program in the folder of Kubernetes' programs, or "" if there is none."""
+    return shutil.which(name, path=os.environ.get(VARIABLE, "")) or ""
+
+
 def reason_to_skip() -> str:
     """Return why there can be no box on this machine, in one line, or ""."""
     if os.geteuid() != 0:

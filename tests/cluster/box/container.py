@@ -148,8 +148,9 @@ class Container:
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             start_new_session=True, env=spec["environment"],
         )  # fmt: skip
-        for file in self.cgroup.files:  # it ends with the container
-            pathlib.Path(file).write_text(str(process.pid))
+        with contextlib.suppress(ProcessLookupError):  # a short command has ended
+            for file in self.cgroup.files:  # the command ends with the container
+                pathlib.Path(file).write_text(str(process.pid))
         try:
             async with asyncio.timeout(seconds):
                 output, _ = await process.communicate()

@@ -294,7 +294,9 @@ def _explain_type(plain: Mapping[str, Any], value: Any) -> str:
     if value is None and not plain.keys().isdisjoint(_KUSTOMIZE_FIELDS):
         return "this looks like a Kustomize file: render it first, for example with `kubectl kustomize`"
     if value is None and plain and plain.keys() <= _MESH_CONFIG_FIELDS:
-        return "this looks like a mesh config: pass it with --meshConfig, or to `pilotctl analyze` with --meshConfigFile"
+        return (
+            "this looks like a mesh config: pass it with --meshConfig, or to `pilotctl analyze` with --meshConfigFile"
+        )
     return f"expected a string, got {'nothing' if value is None else repr(value)}"
 
 

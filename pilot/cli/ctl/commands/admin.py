@@ -45,7 +45,7 @@ def admin() -> None:
 )
 @with_output
 def log(level: str, stack_trace_level: str, reset: bool, controlz: str) -> CommandResult:
-    """Set log levels, if any are given, and list all log scopes with their levels."""
+    """List the log scopes with their levels, and set levels."""
     for flag, levels in (("--level", level), ("--stack-trace-level", stack_trace_level)):
         if "=" in levels:
             raise click.UsageError(f"{flag} {levels!r}: use {levels.replace('=', ':')!r}")

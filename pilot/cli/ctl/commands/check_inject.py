@@ -38,7 +38,10 @@ _PREVENTING = {"istio-injection": "disabled", "sidecar.istio.io/inject": "false"
 @with_output
 @with_cluster
 def check_inject(cluster: Cluster, workload: str | None, namespace: str, labels: str) -> CommandResult:
-    """Show which webhook injects a Pod, a workload such as deployment/web, or a Pod with --labels, and why."""
+    """Show which webhook injects a workload, and why.
+
+    WORKLOAD is a Pod or, for example, deployment/web. With --labels, the Pods of a namespace with these labels.
+    """
     if (workload is None) == (not labels):
         raise click.UsageError("specify either a workload or --labels")
     kind, name, own_namespace = _parse(workload or "")

@@ -16,9 +16,11 @@ from pilot.cli.ctl.rollout import named_targets, read_rollouts, rollout_table
 from pilot.lib.text import human_size
 
 _HEAD = (
-    *("TIME", "REPLICA", "CHANGE", "BY", "PROXIES", "ACKNOWLEDGED", "REFUSED", "DERIVATIONS", "BYTES"),
-    *("50%", "99%", "LAST"),
+    *("TIME (UTC)", "REPLICA", "CHANGE", "BY", "PROXIES", "ACKNOWLEDGED", "REFUSED", "PENDING", "DERIVATIONS", "BYTES"),
+    *("50% AFTER", "99% AFTER", "ALL AFTER"),
 )
+_NAMED = 3
+"""Maximum number of objects of a change that its title names."""
 
 
 @click.group()
@@ -32,9 +34,10 @@ def rollout() -> None:
 @with_output
 @with_client
 def status(client: Replicas, objects: tuple[str, ...], namespace: str) -> CommandResult:
-    """Show how many proxies of each replica have acknowledged or refused the last change of objects.
+    """Show how many proxies have the last change of objects.
 
-    Use `pilotctl wait` to wait for them.
+    The table shows for each replica how many proxies have acknowledged or refused it. Use `pilotctl wait` to wait for
+    them.
     """
     rollouts = read_rollouts(client, named_targets(objects, namespace))
     refusals = [
@@ -47,36 +50,68 @@ def status(client: Replicas, objects: tuple[str, ...], namespace: str) -> Comman
 
 
 @click.command()
+@click.option(
+    "-n",
+    "--namespace",
+    default="",
+    help="only changes of objects in this namespace",
+    shell_complete=complete_namespaces,
+)
 @with_output
 @with_client
-def history(client: Replicas) -> CommandResult:
-    """List the last changes, newest first: what they made the control plane compute and send, and how long it took."""
+def history(client: Replicas, namespace: str) -> CommandResult:
+    """List the last changes, their cost and their delivery.
+
+    The newest change is on top. The columns show how many proxies it affects and have acknowledged or refused it, what
+    the control plane derived and sent for it, and the time until half, 99 % and all of the proxies acknowledged it.
+    "has errors" marks the last change of an object that has errors now.
+    """
     answers = client.each("history")
     changes = [{"replica": answer.replica.name, **change} for answer in answers for change in answer.value["changes"]]
     changes.sort(key=lambda change: -change["time"])
+    _mark_errors(changes, client.get("problemz"))
+    if namespace:
+        changes = [change for change in changes if any(o["namespace"] == namespace for o in change["objects"])]
     value = {"changes": changes, "replicas": {a.replica.name: a.value | {"changes": None} for a in answers}}
     return CommandResult(value, _parts(changes, {a.replica.name: a.value for a in answers}))
+
+
+def _mark_errors(changes: list[dict[str, Any]], problems: list[dict[str, Any]]) -> None:
+    """Add `errors` to changes, newest first: whether an object has errors and was not changed again."""
+    invalid = {_key(problem) for problem in problems if problem["severity"] == "error"}
+    current: set[tuple[str, tuple[str, ...]]] = set()
+    for change in changes:
+        keys = {(change["replica"], _key(o)) for o in change["objects"]}
+        change["errors"] = any(key in invalid for replica, key in keys - current)
+        current |= keys
+
+
+def _key(ref: dict[str, Any]) -> tuple[str, ...]:
+    return ref["kind"], ref["namespace"], ref["name"]
 
 
 def _parts(changes: list[dict[str, Any]], replicas: dict[str, dict[str, Any]]) -> Iterator[Part]:
     yield TextTable(_HEAD, [_row(change) for change in changes]) if changes else "No changes."
     for name, page in replicas.items():
-        costs = (
-            f"{title} {human_size(sum(page[title]['bytes'].values()))}" for title in ("requests", "others", "total")
+        sizes = {title: human_size(sum(page[title]["bytes"].values())) for title in ("requests", "others", "total")}
+        yield (
+            f"{name} has sent {sizes['total']}: {sizes['requests']} because proxies subscribed, {sizes['others']} for "
+            "older changes, and the rest for the changes above"
         )
-        yield f"{name}: {', '.join(costs)}"
 
 
 def _row(change: dict[str, Any]) -> tuple[object, ...]:
-    seconds = (f"{change[name]:.3f}s" if change.get(name) else "-" for name in ("p50", "p99", "seconds"))
+    affected = change["proxies"] - change.get("unchanged", 0)
+    acknowledged, refused = change.get("acknowledged", 0), change.get("refused", 0)
+    pending = max(0, affected - acknowledged - refused - change.get("gone", 0))
+    times = {"p50": acknowledged, "p99": acknowledged, "seconds": acknowledged and not pending}
+    seconds = (f"{change[name]:.3f}s" if is_known and change.get(name) else "-" for name, is_known in times.items())
     return (
         datetime.datetime.fromtimestamp(change["time"], datetime.UTC).strftime("%Y-%m-%d %H:%M:%S"),
         change["replica"],
         _title(change),
         ", ".join(dict.fromkeys(o["manager"] for o in change["objects"] if o["manager"])) or "-",
-        change["proxies"] - change.get("unchanged", 0),
-        change.get("acknowledged", 0),
-        change.get("refused", 0),
+        *(affected, acknowledged, refused, pending),
         change["derivations"],
         human_size(sum(change["bytes"].values())),
         *seconds,
@@ -84,11 +119,15 @@ def _row(change: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _title(change: dict[str, Any]) -> str:
-    """Return a text that names the first object of a change, and the number of others."""
+    """Return a text that names the first objects of a change, and the number of others."""
     if not change["objects"]:
-        return f"{change['endpoints']} Pods and EndpointSlices"
-    first = change["objects"][0]
-    name = "/".join(part for part in (first["kind"], first["namespace"], first["name"]) if part)
-    generation = f" ({first['generation']})" if first["generation"] else ""
-    more = f" and {change['total'] - 1} more" if change["total"] > 1 else ""
-    return f"{first['action']} {name}{generation}{more}"
+        count = change["endpoints"]
+        return f"change {count} {'Pod or EndpointSlice' if count == 1 else 'Pods and EndpointSlices'}"
+    names = [_name(one) for one in change["objects"][:_NAMED]]
+    more = f" and {change['total'] - len(names)} more" if change["total"] > len(names) else ""
+    return f"{', '.join(names)}{more}{'; has errors' if change['errors'] else ''}"
+
+
+def _name(one: dict[str, Any]) -> str:
+    name = "/".join(part for part in (one["kind"], one["namespace"], one["name"]) if part)
+    return f"{one['action']} {name}" + (f" ({one['generation']})" if one["generation"] else "")

@@ -34,7 +34,7 @@ CONDITIONS = ("delivered", "distribution", "delete")
     type=click.Choice(CONDITIONS),
     default=CONDITIONS[0],
     show_default=True,
-    help="delivered: the proxies have acknowledged the objects; distribution: the same; delete: the absence of them",
+    help="delivered: the proxies have the objects; delete: they have their removal; distribution: as delivered",
 )
 @click.option("-n", "--namespace", default="", help="namespace of the objects", shell_complete=complete_namespaces)
 @click.option("--timeout", default="60s", show_default=True, metavar="DURATION", help="maximum duration of the command")
@@ -54,10 +54,11 @@ def wait(
     proxy: str | None,
     generation: int | None,
 ) -> CommandResult:
-    """Wait until every connected proxy of every replica has acknowledged a version that includes the objects.
+    """Wait until all proxies have acknowledged objects.
 
-    Objects are those in files, or KIND/NAME, such as virtualservice/shop. As with istioctl, KIND NAME.NAMESPACE is
-    also accepted. The exit status is 1 if a proxy has refused a change, or after the timeout.
+    These are the connected proxies of every replica, and a version that includes the objects. Objects are those in
+    files, or KIND/NAME, such as virtualservice/shop. As with istioctl, KIND NAME.NAMESPACE is also accepted. The exit
+    status is 1 if a proxy has refused a change, or after the timeout.
     """
     try:
         seconds = parse_duration(timeout).seconds

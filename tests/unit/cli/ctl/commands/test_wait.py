@@ -22,20 +22,22 @@ PAGE = {
     **{"exists": True, "ignored": False, "current": True, "generation": 0, "pending": [], "refusals": []},
     "delivered": True,
 }
+OBJECT = {"kind": "VirtualService", "namespace": "shop", "name": "tea"}
 CHANGE = {
-    "time": 0.0,
-    "objects": [
-        {
-            "action": "update",
-            "kind": "VirtualService",
-            "namespace": "shop",
-            "name": "tea",
-            "generation": 7,
-            "manager": "me",
-        }
-    ],
+    "time": 60.0,
+    "objects": [{"action": "update", **OBJECT, "generation": 7, "manager": "me"}],
     **{"total": 2, "endpoints": 0, "proxies": 3, "unchanged": 1, "acknowledged": 2, "refused": 0},
     **{"derivations": 5, "bytes": {"cds": 2000}, "p50": 0.1, "p99": 0.2, "seconds": 0.3},
+}
+OLDER = {
+    **CHANGE,
+    "time": 0.0,
+    "objects": [
+        {"action": "add", **OBJECT, "name": name, "generation": 0, "manager": ""}
+        for name in ("tea", "cup", "jug", "pot")
+    ],
+    "total": 5,
+    "proxies": 4,
 }
 COST = {"bytes": {"cds": 2000}}
 
@@ -50,7 +52,9 @@ class Rollouts(Replica):
 
     def page(self, path: str, query: dict[str, str]) -> tuple[int, Any]:
         if path == "/debug/history":
-            return 200, {"changes": [CHANGE], "requests": COST, "others": COST, "total": COST}
+            return 200, {"changes": [CHANGE, OLDER], "requests": COST, "others": COST, "total": COST}
+        if path == "/debug/problemz":
+            return 200, [{"severity": "error", **OBJECT}, {"severity": "warning", **OBJECT, "name": "cup"}]
         self.queries.append(query)
         return 200, self.pages.pop(0) if len(self.pages) > 1 else self.pages[0]
 
@@ -121,6 +125,15 @@ def test_history_lists_the_changes_of_all_replicas_and_their_cost(
     first, _, addresses = replicas
     assert main([*addresses, "history"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    row = f"1970-01-01 00:00:00 http://{first.address} update VirtualService/shop/tea (7) and 1 more me"
-    assert row in [" ".join(line.split())[: len(row)] for line in lines]
-    assert f"http://{first.address}: requests 2.0kB, others 2.0kB, total 2.0kB" in lines
+    rows = [" ".join(line.split()) for line in lines]
+    replica = f"http://{first.address}"
+    tea = "update VirtualService/shop/tea (7) and 1 more; has errors me"
+    assert f"1970-01-01 00:01:00 {replica} {tea} 2 2 0 0 5 2.0kB 0.100s 0.200s 0.300s" in rows
+    four = "add VirtualService/shop/tea, add VirtualService/shop/cup, add VirtualService/shop/jug and 2 more"
+    assert f"1970-01-01 00:00:00 {replica} {four} - 3 2 0 1 5 2.0kB 0.100s 0.200s -" in rows
+    assert (
+        f"{replica} has sent 2.0kB: 2.0kB because proxies subscribed, 2.0kB for older changes, and the rest"
+        in "\n".join(rows)
+    )
+    assert main([*addresses, "history", "-n", "other"]) == 0
+    assert capsys.readouterr().out.startswith("No changes.")

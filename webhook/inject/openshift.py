@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from webhook.inject.request import PROXY_ID
 
 _USERS, _GROUPS = "openshift.io/sa.scc.uid-range", "openshift.io/sa.scc.supplemental-groups"
-_RANGE = re.compile(r"(\d+)([/-])(\d+)")
+_RANGE = re.compile(r"(\d{1,19})([/-])(\d{1,19})(?!\d)")
 
 
 def proxy_ids(annotations: Mapping[str, str]) -> tuple[int, int]:

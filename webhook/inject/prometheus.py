@@ -129,9 +129,9 @@ def _targets(text: str) -> list[dict[str, str]]:
 
 
 def _check(port: str, agent: int, head: str, subject: str, tail: str) -> None:
-    if not re.fullmatch(r"\+?[0-9]+", port, re.ASCII) or not 1 <= int(port) <= 65535:
+    number = port.removeprefix("+").lstrip("0")
+    if not re.fullmatch(r"\+?0*[1-9][0-9]{0,4}", port, re.ASCII) or int(number) > 65535:
         raise InjectionError(f'{head}invalid {subject}port "{port}"')
-    number = str(int(port))
     if number == str(agent):
         raise InjectionError(f"{head}{subject}port {port} conflicts with agent port")
     if number in _RESERVED:

@@ -12,6 +12,9 @@ from pilot.config.base import Int32, Lenient
 
 EXPORT_TO = "networking.istio.io/exportTo"  # annotation: the namespaces that see the Service, separated by commas
 
+MAX_PORTS = 1000
+"""Maximum number of ports of a Service that are used. Each port has clusters, endpoints, listeners and routes."""
+
 
 class ServicePort(Lenient, frozen=True):
     name: str = ""
@@ -51,6 +54,11 @@ class Service(Lenient, frozen=True):
     external_traffic_policy: str = ""
     traffic_distribution: str = ""
     status: ServiceStatus = ServiceStatus()
+
+    @property
+    def used_ports(self) -> tuple[ServicePort, ...]:
+        """Return the first `MAX_PORTS` ports."""
+        return self.ports[:MAX_PORTS]
 
 
 class ServiceExport(Lenient, frozen=True):

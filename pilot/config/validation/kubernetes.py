@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pilot.config.kubernetes.endpoint_slice import EndpointSlice, SliceEndpoint
 from pilot.config.kubernetes.pod import Pod
-from pilot.config.kubernetes.service import Service, ServicePort
+from pilot.config.kubernetes.service import MAX_PORTS, Service, ServicePort
 from pilot.config.object import Object
-from pilot.config.problem import Problems, below, each, error
+from pilot.config.problem import Problems, below, each, error, warning
 from pilot.config.validation import rules
 
 _TRANSPORTS = frozenset({"TCP", "UDP", "SCTP"})
@@ -18,6 +18,8 @@ _TRANSPORTS = frozenset({"TCP", "UDP", "SCTP"})
 def validate_service(o: Object[Service]) -> Problems:
     service = o.spec
     yield from each("spec.ports", service.ports, _validate_service_port)
+    if len(service.ports) > MAX_PORTS:
+        yield warning("too-many", "spec.ports", f"{len(service.ports)} ports; only the first {MAX_PORTS} are used")
     names = [port.name for port in service.ports]
     if len(names) > 1 and (not all(names) or len({*names}) < len(names)):
         yield error("duplicate-name", "spec.ports", "multiple ports must have unique names")

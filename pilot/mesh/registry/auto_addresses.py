@@ -12,11 +12,12 @@ from __future__ import annotations
 import functools
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.networking.service_entry import ServiceEntry
 from pilot.config.object import Object, ObjectKey, age
-from pilot.derive import Gather, derived, hub
+from pilot.derive import UNSET, Database, Derived, Gather, Node, derived
 from pilot.mesh.tables.database import REMEMBERED, Mesh
 
 OPT_OUT = "networking.istio.io/enable-autoallocate-ip"
@@ -47,14 +48,29 @@ def _request(db: Mesh, key: ObjectKey) -> AddressRequest | None:
 _requests: Gather[ObjectKey, [], AddressRequest] = Gather("address_requests", _entries, _request, hub=True)
 
 
-@hub
-def allocated_addresses(db: Mesh) -> HostAddresses:
-    """Return the allocated IPv4 and IPv6 addresses, keyed by ServiceEntry and host."""
+class _AllocatedAddresses(Derived[[], HostAddresses]):
+    """The derivation of all allocated addresses. A change affects only the hosts whose addresses differ."""
+
+    def reached(self, db: Database, node: Node, before: Any) -> list[Node]:
+        """Return the nodes of changed addresses. If the derivation fails or failed before, return its own node."""
+        if before is UNSET or node.error is not None:
+            return [node]
+        reached: list[Node] = []
+        for owner in {owner for owner, _ in before.items() ^ node.value.items()}:
+            db.touch(auto_addresses, owner, reached)
+        return reached
+
+
+def _allocated_addresses(db: Mesh) -> HostAddresses:
     registry = db.settings.registry
     if not registry.ip_autoallocate:
         return {}
     remembered = db.allocated_addresses.get(REMEMBERED) or {}
     return allocate(_requests(db), remembered, registry.ip_autoallocate_ipv4, registry.ip_autoallocate_ipv6)
+
+
+allocated_addresses = _AllocatedAddresses(_allocated_addresses, hub=True)
+"""Returns the allocated IPv4 and IPv6 addresses, keyed by ServiceEntry and host."""
 
 
 @derived

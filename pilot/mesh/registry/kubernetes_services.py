@@ -51,7 +51,7 @@ def build_kubernetes_service(
         name=row.name,
         registry=Registry.KUBERNETES,
         source=row.key,
-        ports=tuple(_port(port) for port in spec.ports),
+        ports=tuple(_port(port) for port in spec.used_ports),
         resolution=resolution,
         addresses=addresses,
         cluster_addresses=((cluster, addresses),),

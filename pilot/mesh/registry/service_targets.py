@@ -86,7 +86,7 @@ def selecting_ports(db: Mesh, namespace: str, labels: frozenset[tuple[str, str]]
         for cluster in service_clusters(db)
         for key in _selecting_services(db, cluster, namespace, dict(labels))
     )
-    ports = [port for row in rows if row is not None for port in row.spec.ports]
+    ports = [port for row in rows if row is not None for port in row.spec.used_ports]
     return frozenset(
         number for port in ports for number in (port.port, port.target_port) if isinstance(number, int) and number
     )
@@ -105,7 +105,7 @@ def _targets(
     if row is None or listed_service is None:
         return []
     targets: dict[tuple[int, Protocol], AgedTarget] = {}
-    for service_port, port in zip(row.spec.ports, listed_service.ports, strict=True):
+    for service_port, port in zip(row.spec.used_ports, listed_service.ports, strict=True):
         number = find(service_port)
         if number is None:
             if strict:

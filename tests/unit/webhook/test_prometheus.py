@@ -90,6 +90,8 @@ def test_disabled_merging_keeps_the_annotations(annotations: dict[str, str]) -> 
         ({PORT: "65536"}, 'invalid prometheus scrape configuration: invalid port "65536"'),
         ({PORT: "http"}, 'invalid prometheus scrape configuration: invalid port "http"'),
         ({PORT: "015020"}, "invalid prometheus scrape configuration: port 015020 conflicts with agent port"),
+        ({PORT: "1" * 5000}, f'invalid prometheus scrape configuration: invalid port "{"1" * 5000}"'),
+        ({PORT: "0" * 5000}, f'invalid prometheus scrape configuration: invalid port "{"0" * 5000}"'),
         ({TARGETS: "9090,0"}, 'invalid prometheus scrape targets: invalid target port "0"'),
         ({TARGETS: "15020:/a"}, "invalid prometheus scrape targets: target port 15020 conflicts with agent port"),
     ],

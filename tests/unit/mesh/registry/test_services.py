@@ -41,6 +41,12 @@ def find(*objects: Plain, ref: ServiceRef = ALPHA, **environ: str) -> Service:
     return result
 
 
+def test_ports_of_a_service_are_limited() -> None:
+    ports = ", ".join(f"{{name: http-{number}, port: {number}, protocol: TCP}}" for number in range(1, 1502))
+    limited = find(kubernetes(f"{{ports: [{ports}]}}"))
+    assert [port.number for port in limited.ports] == list(range(1, 1001))
+
+
 # -- protocols ---------------------------------------------------------------------------------------------------------------
 
 

@@ -79,6 +79,19 @@ class ApiClient:
         self._loaded_at = 0.0
         self._contexts: dict[TlsFiles, ssl.SSLContext] = {}
         self._session: aiohttp.ClientSession | None = None
+        self._reachable = asyncio.Event()
+        self._reachable.set()
+
+    async def pause(self, seconds: float, spread: float) -> None:
+        """Wait before a request is repeated. If the server is unreachable, wait only until it responds to any request,
+        and then for at most `spread` seconds, which should be random."""
+        if self._reachable.is_set():
+            await asyncio.sleep(seconds)
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._reachable.wait()
+                await asyncio.sleep(spread)
 
     async def call(
         self,
@@ -195,18 +208,23 @@ class ApiClient:
                 headers["Authorization"] = access.authorization
             if body is not None:
                 headers["Content-Type"] = content_type
-            async with asyncio.timeout(self.timeouts.connect + self.timeouts.response):  # until the headers arrive
-                response = await self._open_session().request(
-                    method,
-                    access.server + path,
-                    params=query,
-                    data=body,
-                    headers=headers,
-                    timeout=timeout,
-                    proxy=access.proxy or None,
-                    allow_redirects=False,  # they would send the credentials to other servers
-                    **self._tls(access),
-                )
+            try:
+                async with asyncio.timeout(self.timeouts.connect + self.timeouts.response):  # until the headers arrive
+                    response = await self._open_session().request(
+                        method,
+                        access.server + path,
+                        params=query,
+                        data=body,
+                        headers=headers,
+                        timeout=timeout,
+                        proxy=access.proxy or None,
+                        allow_redirects=False,  # they would send the credentials to other servers
+                        **self._tls(access),
+                    )
+            except (aiohttp.ClientError, OSError, TimeoutError):
+                self._reachable.clear()
+                raise
+            self._reachable.set()
             async with response:
                 if response.status == 401 and attempt == 1:
                     self._access = None

@@ -36,6 +36,8 @@ _log = scope("kube")
 DELETED_CAPACITY = 1_000
 """Maximum number of deleted objects whose resource versions are remembered, so that late, older events can be ignored.
 """
+RECOVERY_SECONDS = 1.0
+"""Seconds within which all watches reconnect after the server has responded to one of them."""
 METADATA_ONLY = f"{JSON};as=PartialObjectMetadata%s;g=meta.k8s.io;v=v1"
 """Template of the Accept header. The placeholder is "" for watches and "List" for lists.
 
@@ -78,7 +80,7 @@ class WatchOptions(NamedTuple):
     the minimum time before a watch is renewed. `on_failure` is called for each failed attempt.
     """
 
-    backoff: Backoff = Backoff()
+    backoff: Backoff = Backoff(maximum=10.0)
     streaming_lists: bool = False
     watch_seconds: int = 300
     on_failure: Callable[[], None] = _do_nothing
@@ -135,7 +137,7 @@ class Informer:
                 delay = self._attempts.next_delay()
                 self._forget_versions()
                 _log.error("cannot watch %s", self.collection.path, exc_info=error)
-            await asyncio.sleep(delay)
+            await self._client.pause(delay, self._rng.uniform(0.0, RECOVERY_SECONDS))
 
     def watch_collection(self, collection: WatchedCollection) -> None:
         """Switch to another collection of the same objects, and deliver all of its objects again.

@@ -275,6 +275,16 @@ async def test_bookmarks_advance_the_resource_version(server: ApiServer) -> None
         assert server.requests[-1].query["resourceVersion"] == str(server.store.revision)
 
 
+async def test_the_first_response_after_an_outage_ends_the_backoff_of_all_watches(server: ApiServer) -> None:
+    await server.stop()
+    server.put(config_map("a"))
+    async with running_informer(server, backoff=Backoff(3600.0, 3600.0)) as recorder:
+        await until(lambda: bool(recorder.informer.error))
+        await server.start()
+        await recorder.client.call("GET", "/api/v1/namespaces")
+        await until(recorder.is_current)
+
+
 @pytest.mark.parametrize("round_", range(20))
 async def test_random_faults(server: ApiServer, streams: bool, seed: int, round_: int) -> None:
     """After any sequence of changes and faults the informer has the state of the server."""

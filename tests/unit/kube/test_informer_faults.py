@@ -7,7 +7,6 @@ import contextlib
 import json
 import logging
 import random
-import types
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
@@ -64,7 +63,11 @@ class ScriptedServer:
     """A server with scripted responses, which cancels the informer after the last one."""
 
     def __init__(self, *answers: Answer) -> None:
-        self.answers, self.requests = list(answers), list[str]()
+        self.answers, self.requests, self.pauses = list(answers), list[str](), list[float]()
+
+    async def pause(self, seconds: float, spread: float) -> None:
+        assert spread == informer_module.RECOVERY_SECONDS
+        self.pauses.append(seconds)
 
     async def call(self, method: str, path: str, query: Mapping[str, str], accept: str, largest: int) -> bytes:
         self.requests.append(f"list {path} {' '.join(f'{k}={v}' for k, v in query.items())}")
@@ -94,7 +97,8 @@ class RecordingInformer:
     """An informer of a scripted server, with its notifications and delays."""
 
     def __init__(self, *answers: Answer, streams: bool = False, fails: Sequence[int] = ()) -> None:
-        self.server, self.notifications, self.delays = ScriptedServer(*answers), list[str](), list[float]()
+        self.server, self.notifications = ScriptedServer(*answers), list[str]()
+        self.delays = self.server.pauses
         self.failures = 0
         self._fails, self._batches = fails, 0
         pace = WatchOptions(Backoff(1.0, 30.0), streams, on_failure=self._count)
@@ -110,15 +114,9 @@ class RecordingInformer:
         if self._batches in self._fails:
             raise ZeroDivisionError
 
-    async def sleep(self, seconds: float) -> None:
-        assert not self.informer.receiving
-        self.delays.append(seconds)
-
-    async def run(self, monkeypatch: pytest.MonkeyPatch) -> RecordingInformer:
-        with monkeypatch.context() as patch:
-            patch.setattr(informer_module, "asyncio", types.SimpleNamespace(sleep=self.sleep, Event=asyncio.Event))
-            with contextlib.suppress(asyncio.CancelledError):
-                await self.informer.run()
+    async def run(self) -> RecordingInformer:
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.informer.run()
         return self
 
 
@@ -127,22 +125,20 @@ WATCH = "watch /api/v1/pods watch=true allowWatchBookmarks=true timeoutSeconds=3
 STREAM = "stream /api/v1/pods watch=true allowWatchBookmarks=true timeoutSeconds=300 sendInitialEvents=true resourceVersionMatch=NotOlderThan"
 
 
-async def test_watch_starts_at_the_revision_of_the_last_page(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_watch_starts_at_the_revision_of_the_last_page() -> None:
     recorder = RecordingInformer(
         page(3, ("a", 1), ("b", 2), more="next"),
         page(4, ("c", 3)),
         [[line("MODIFIED", "a", 5), b""], [line("ADDED", "d", 6)]],
     )
-    await recorder.run(monkeypatch)
+    await recorder.run()
     assert recorder.server.requests == [LIST, f"{LIST} continue=next", f"{WATCH}4", f"{WATCH}6"]
     assert recorder.notifications == ["+a +b", "+c", "+a", "+d"]
     assert recorder.delays == [0.0]
     assert recorder.informer.synced.is_set()
 
 
-async def test_expired_version_is_relisted_with_backoff(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_expired_version_is_relisted_with_backoff(caplog: pytest.LogCaptureFixture) -> None:
     expired = Expired(410, "Gone", "too old")
     with caplog.at_level(logging.INFO, "pilot.kube"):
         recorder = await RecordingInformer(
@@ -155,7 +151,7 @@ async def test_expired_version_is_relisted_with_backoff(
             page(9, ("a", 9)),
             [[line("MODIFIED", "a", 10)], expired],
             page(11, ("a", 10)),
-        ).run(monkeypatch)
+        ).run()
     assert recorder.delays == [0.0, 2.0, 4.0, 0.0]
     assert recorder.server.requests == [
         LIST,
@@ -174,9 +170,7 @@ async def test_expired_version_is_relisted_with_backoff(
     assert len(caplog.records) == 4
 
 
-async def test_outage_is_logged_once_and_retry_after_is_respected(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_outage_is_logged_once_and_retry_after_is_respected(caplog: pytest.LogCaptureFixture) -> None:
     unreachable = Unreachable("/api/v1/pods: no route")
     with caplog.at_level(logging.DEBUG, "pilot.kube"):
         recorder = await RecordingInformer(
@@ -187,7 +181,7 @@ async def test_outage_is_logged_once_and_retry_after_is_respected(
             unreachable,
             [[line("BOOKMARK", "", 5)]],
             unreachable,
-        ).run(monkeypatch)
+        ).run()
     assert recorder.delays == [1.0, 2.0, 9.0, 8.0, 0.0, 1.0]
     assert recorder.failures == 5
     assert [r.getMessage() for r in caplog.records] == [
@@ -203,29 +197,27 @@ async def test_outage_is_logged_once_and_retry_after_is_respected(
     assert recorder.notifications == ["+a"]
 
 
-async def test_empty_watches_are_restarted_with_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
-    recorder = await RecordingInformer(page(4), [], [], [[line("BOOKMARK", "", 5)]], []).run(monkeypatch)
+async def test_empty_watches_are_restarted_with_backoff() -> None:
+    recorder = await RecordingInformer(page(4), [], [], [[line("BOOKMARK", "", 5)]], []).run()
     assert recorder.delays == [1.0, 2.0, 0.0, 1.0]
     assert recorder.failures == 0
     assert recorder.server.requests[-1] == f"{WATCH}5"
 
 
-async def test_failed_receiver_gets_every_object_again(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failed_receiver_gets_every_object_again(caplog: pytest.LogCaptureFixture) -> None:
     recorder = await RecordingInformer(
         page(4, ("a", 1), ("b", 2)), [[line("DELETED", "b", 5)]], page(6, ("a", 1), ("b", 6)), fails=(2,)
-    ).run(monkeypatch)
+    ).run()
     assert recorder.notifications == ["+a +b", "-b", "+a +b"]
     assert recorder.delays == [1.0]
     assert "cannot watch /api/v1/pods" in caplog.text
     assert recorder.informer.receiving is False
 
 
-async def test_failed_receiver_gets_deletions_it_may_have_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    recorder = await RecordingInformer(page(4, ("a", 1)), [[line("ADDED", "b", 5)]], page(6, ("b", 5)), fails=(2,)).run(
-        monkeypatch
-    )
+async def test_failed_receiver_gets_deletions_it_may_have_missed() -> None:
+    recorder = await RecordingInformer(
+        page(4, ("a", 1)), [[line("ADDED", "b", 5)]], page(6, ("b", 5)), fails=(2,)
+    ).run()
     assert recorder.notifications == ["+a", "+b", "+b", "-a"]
 
 
@@ -242,10 +234,8 @@ async def test_failed_receiver_gets_deletions_it_may_have_missed(monkeypatch: py
         ([line("MODIFIED", "a", 5), error_line(500), line("MODIFIED", "a", 6)], ["+a"], 5),
     ],
 )
-async def test_notifications_of_watch_events(
-    lines: list[bytes], expected: list[str], revision: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recorder = await RecordingInformer(page(4, ("a", 1)), [lines]).run(monkeypatch)
+async def test_notifications_of_watch_events(lines: list[bytes], expected: list[str], revision: int) -> None:
+    recorder = await RecordingInformer(page(4, ("a", 1)), [lines]).run()
     assert recorder.notifications == ["+a", *expected]
     assert recorder.server.requests[-1] == f"{WATCH}{revision}"
 
@@ -254,9 +244,7 @@ async def test_recent_deletions_are_remembered_up_to_a_limit(monkeypatch: pytest
     monkeypatch.setattr(informer_module, "DELETED_CAPACITY", 2)
     deletions = [line("DELETED", name, version) for version, name in enumerate("abc", 10)]
     stale_events = [line("MODIFIED", name, 5) for name in "abc"]
-    recorder = await RecordingInformer(page(4, ("a", 1), ("b", 1), ("c", 1)), [deletions, stale_events]).run(
-        monkeypatch
-    )
+    recorder = await RecordingInformer(page(4, ("a", 1), ("b", 1), ("c", 1)), [deletions, stale_events]).run()
     assert recorder.notifications == ["+a +b +c", "-a -b -c", "+a"], "the oldest deletion is forgotten"
     recreations = [
         line("DELETED", "a", 10),
@@ -265,27 +253,25 @@ async def test_recent_deletions_are_remembered_up_to_a_limit(monkeypatch: pytest
         line("DELETED", "a", 13),
         line("DELETED", "c", 14),
     ]
-    recorder = await RecordingInformer(page(4, ("a", 1), ("b", 1), ("c", 1)), [recreations, stale_events]).run(
-        monkeypatch
-    )
+    recorder = await RecordingInformer(page(4, ("a", 1), ("b", 1), ("c", 1)), [recreations, stale_events]).run()
     assert recorder.notifications == ["+a +b +c", "-a +a -b -a -c", "+b"], "a was deleted after b"
 
 
-async def test_watch_list(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_watch_list() -> None:
     initial = [[line("ADDED", "a", 1), b""], [line("BOOKMARK", "", 2), line("ADDED", "b", 2), initial_events_end(4)]]
     restarted = [[line("ADDED", "b", 2), initial_events_end(8)]]
     recorder = await RecordingInformer(
         initial, Expired(410, "Gone", ""), restarted, [[line("ADDED", "a", 9)]], streams=True
-    ).run(monkeypatch)
+    ).run()
     assert recorder.notifications == ["+a", "+b", "-a", "+a"]
     assert recorder.server.requests == [STREAM, f"{WATCH}4", STREAM, f"{WATCH}8", f"{WATCH}9"]
 
 
 @pytest.mark.parametrize("code", [400, 403, 404, 405, 422])
-async def test_unsupported_watch_list_is_not_retried(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    recorder = await RecordingInformer(ApiError(code, "No", ""), Unreachable("x"), page(4, ("a", 1)), streams=True).run(
-        monkeypatch
-    )
+async def test_unsupported_watch_list_is_not_retried(code: int) -> None:
+    recorder = await RecordingInformer(
+        ApiError(code, "No", ""), Unreachable("x"), page(4, ("a", 1)), streams=True
+    ).run()
     assert recorder.server.requests == [STREAM, LIST, LIST, f"{WATCH}4"]
     assert recorder.delays == [1.0]
 
@@ -293,20 +279,18 @@ async def test_unsupported_watch_list_is_not_retried(code: int, monkeypatch: pyt
 @pytest.mark.parametrize(
     "fault", [[[error_line(500)]], [[line("ADDED", "a", 1)]], ApiError(401, "No", ""), ApiError(423, "No", "")]
 )
-async def test_watch_list_is_retried_after_a_transient_error(fault: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
-    recorder = await RecordingInformer(fault, [[line("ADDED", "a", 1), initial_events_end(4)]], streams=True).run(
-        monkeypatch
-    )
+async def test_watch_list_is_retried_after_a_transient_error(fault: Answer) -> None:
+    recorder = await RecordingInformer(fault, [[line("ADDED", "a", 1), initial_events_end(4)]], streams=True).run()
     assert recorder.server.requests == [STREAM, STREAM, f"{WATCH}4"]
     assert recorder.notifications == ["+a"]
     assert recorder.failures == 1
 
 
-async def test_changed_collection_reports_every_object(monkeypatch: pytest.MonkeyPatch) -> None:
-    recorder = await RecordingInformer(page(4, ("a", 1), ("b", 2))).run(monkeypatch)
+async def test_changed_collection_reports_every_object() -> None:
+    recorder = await RecordingInformer(page(4, ("a", 1), ("b", 2))).run()
     recorder.informer.watch_collection(WatchedCollection("/api/v2/pods", "x=y", "f=g"))
     recorder.server.answers = [page(4, ("a", 1))]
-    await recorder.run(monkeypatch)
+    await recorder.run()
     assert recorder.notifications == ["+a +b", "+a", "-b"]
     query = "labelSelector=x=y fieldSelector=f=g"
     assert recorder.server.requests[2:] == [
@@ -319,9 +303,9 @@ async def test_changed_collection_reports_every_object(monkeypatch: pytest.Monke
     assert recorder.notifications[3:] == ["-a"]
 
 
-async def test_server_restored_from_a_backup_is_relisted(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_server_restored_from_a_backup_is_relisted() -> None:
     deleted = [line("DELETED", "a", 10), error_line(410)]
     recorder = await RecordingInformer(
         page(4, ("a", 1), ("b", 2)), [deleted], page(3, ("b", 1)), [[line("ADDED", "a", 5), line("MODIFIED", "b", 6)]]
-    ).run(monkeypatch)
+    ).run()
     assert recorder.notifications == ["+a +b", "-a", "+b", "+a +b"]

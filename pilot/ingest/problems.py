@@ -96,10 +96,13 @@ class ProblemStore:
         return [problem for problem in self if problem.object == subject]
 
     def __iter__(self) -> Iterator[Problem]:
-        """Yield each problem once, sorted by source and document."""
-        return iter(
-            dict.fromkeys(problem for place in sorted(self._by_place) for problem in self._by_place.get(place, ()))
-        )
+        """Yield each problem once, sorted by source and document. Problems may be replaced meanwhile."""
+        seen = set[Problem]()
+        for place in sorted(self._by_place):
+            for problem in self._by_place.get(place, ()):
+                if problem not in seen:
+                    seen.add(problem)
+                    yield problem
 
     def __len__(self) -> int:
         return len(self._holders)

@@ -88,6 +88,9 @@ class FakeProblems:
     def __iter__(self) -> Iterator[Problem]:
         return iter(self._problems)
 
+    def __len__(self) -> int:
+        return len(self._problems)
+
 
 def sources(mesh: Mesh, *connections: FakeConnection, problems: Sequence[Problem] = (), **options: Any) -> Sources:
     """Return the sources of a mesh with these connections."""

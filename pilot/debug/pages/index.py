@@ -36,7 +36,7 @@ def render_index(sections: Mapping[str, Iterable[Page]], sources: Sources | None
 
 
 def _facts(sources: Sources) -> str:
-    problems = len(list(sources.problems()))
+    problems = len(sources.problems())
     facts = [
         ("version", sources.build.version, ""),
         ("proxies connected", len(sources.fleet.connections()), ""),

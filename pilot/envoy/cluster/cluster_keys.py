@@ -5,9 +5,9 @@ Keys are gathered by service, so that a change to one rule only recomputes the k
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
 import msgspec
@@ -28,6 +28,12 @@ from pilot.mesh.registry.services import service
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.destination_rules import EVERYBODY, MergedRuleKey, merged_rule, ruled_hosts, visible_rule_key
 from pilot.mesh.traffic.imports import ImportKey, scope_services
+
+MAX_WILDCARD_CLUSTERS = 8192
+"""Maximum number of a proxy's clusters for the subsets of rules with wildcard hosts.
+
+A rule for all services of a large mesh would otherwise have hundreds of thousands.
+"""
 
 
 class ClusterKey(NamedTuple):
@@ -76,7 +82,8 @@ class ClusterListKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class ServiceClusterKeys(NamedTuple):
-    """The cluster keys of one service.
+    """The cluster keys of one service. The subsets of a rule with a wildcard host are not among `keys`, but in
+    `wildcard_subsets`.
 
     `inline` is set if the clusters contain their endpoints. A cluster is an exception if a DestinationRule sets its
     load balancer to PASSTHROUGH.
@@ -84,6 +91,13 @@ class ServiceClusterKeys(NamedTuple):
 
     keys: tuple[ResolvedClusterKey, ...]
     inline: bool
+    wildcard_subsets: tuple[str, ...] = ()
+
+    def wildcard_keys(self) -> Iterator[ResolvedClusterKey]:
+        """Yield the keys of the subsets in `wildcard_subsets`."""
+        for (ref, port, _), rule in self.keys:
+            for subset in self.wildcard_subsets:
+                yield ResolvedClusterKey(ClusterKey(ref, port, subset), rule)
 
 
 @lru_cache(maxsize=FACET_CACHE_SIZE)
@@ -130,10 +144,9 @@ def _keys_of_service(db: Mesh, view: ServiceViewKey) -> ServiceClusterKeys | Non
     rule_key = visible_rule_key(db, view.namespace, view.labels, ref)
     rule = merged_rule(db, rule_key) if rule_key and not is_dynamic(row) else None
     subsets = rule.subset_names(len(ports)) if rule is not None else ()
-    keys = tuple(
-        ResolvedClusterKey(ClusterKey(ref, port, subset), rule_key) for port in ports for subset in ("", *subsets)
-    )
-    return ServiceClusterKeys(keys, discovery_type(row, router=False) in INLINE)
+    own, wildcard = ((), subsets) if rule is not None and rule.is_wildcard else (subsets, ())
+    keys = tuple(ResolvedClusterKey(ClusterKey(ref, port, subset), rule_key) for port in ports for subset in ("", *own))
+    return ServiceClusterKeys(keys, discovery_type(row, router=False) in INLINE, wildcard)
 
 
 _keys_by_service: Gather[ServiceViewKey, [ClusterListKey], ServiceClusterKeys] = Gather(
@@ -145,7 +158,9 @@ _keys_by_service: Gather[ServiceViewKey, [ClusterListKey], ServiceClusterKeys] =
 @derived
 def _list_keys(db: Mesh, key: ClusterListKey, inline: bool) -> tuple[ResolvedClusterKey, ...]:
     """Return the cluster keys of all services with inline clusters or, if `inline` is False, of all other services."""
-    return tuple(chain.from_iterable(s.keys for s in _keys_by_service(db, key).values() if s.inline is inline))
+    services = [s for s in _keys_by_service(db, key).values() if s.inline is inline]
+    wildcard_keys = chain.from_iterable(s.wildcard_keys() for s in services if s.wildcard_subsets)
+    return (*chain.from_iterable(s.keys for s in services), *islice(wildcard_keys, MAX_WILDCARD_CLUSTERS))
 
 
 @derived

@@ -23,7 +23,8 @@ from pilot.mesh.registry.services import refs_in_namespace, service_refs
 from pilot.mesh.security.mtls import namespace_mtls
 from pilot.mesh.tables.credentials import secret_namespaces
 from pilot.mesh.tables.database import Mesh
-from pilot.mesh.traffic.destination_rules import MAX_SUBSET_CLUSTERS, older_sources
+from pilot.mesh.traffic.destination_rules import MAX_SUBSET_CLUSTERS, is_merged, older_sources
+from pilot.mesh.traffic.rule_pools import MAX_MERGED
 
 _WITH_ENDPOINTS = (Resolution.CLIENT_SIDE_LB, Resolution.DNS_LB)
 
@@ -56,6 +57,8 @@ def _check(db: Mesh, o: Object[DestinationRule]) -> Problems:
     else:
         yield warning("host-not-found", "host", f"service {host} not found")
     yield from _check_older(db, o, host)
+    if not is_merged(db, o.key, host):
+        yield warning("too-many", "host", f"{host} has more than {MAX_MERGED} rules; the newest have no effect")
     if spec.workload_selector is not None:
         yield from below("workloadSelector", check_selector(db, o.namespace, spec.workload_selector.match_labels))
     yield from _check_credentials(db, o)

@@ -61,16 +61,14 @@ class _AllocatedAddresses(Derived[[], HostAddresses]):
         return reached
 
 
-def _allocated_addresses(db: Mesh) -> HostAddresses:
+@functools.partial(_AllocatedAddresses, hub=True)
+def allocated_addresses(db: Mesh) -> HostAddresses:
+    """Return the allocated IPv4 and IPv6 addresses, keyed by ServiceEntry and host."""
     registry = db.settings.registry
     if not registry.ip_autoallocate:
         return {}
     remembered = db.allocated_addresses.get(REMEMBERED) or {}
     return allocate(_requests(db), remembered, registry.ip_autoallocate_ipv4, registry.ip_autoallocate_ipv6)
-
-
-allocated_addresses = _AllocatedAddresses(_allocated_addresses, hub=True)
-"""Returns the allocated IPv4 and IPv6 addresses, keyed by ServiceEntry and host."""
 
 
 @derived

@@ -21,6 +21,7 @@ import msgspec
 from pilot.config.kinds.istio import DESTINATION_RULE
 from pilot.config.networking.destination_rule import DestinationRule, PortTrafficPolicy, Subset, TrafficPolicy
 from pilot.config.object import Object, ObjectKey, age
+from pilot.config.validation.expansion import MAX_WILDCARD_SUBSETS
 from pilot.derive import Gather, derived, hub
 from pilot.lib.hosts import full_name, is_wildcard, matches, most_specific
 from pilot.mesh.model.facets import Labels, ScopeFacet
@@ -60,10 +61,17 @@ class MergedRule(msgspec.Struct, frozen=True, dict=True):
     def _subsets(self) -> Mapping[str, Subset]:
         return {subset.name: subset for subset in reversed(self.spec.subsets)}
 
+    @property
+    def is_wildcard(self) -> bool:
+        """Return whether the rule applies to all services that its host matches."""
+        return is_wildcard(self.spec.host)
+
     def subset_names(self, ports: int) -> tuple[str, ...]:
-        """Return the names of the subsets, at most `MAX_SUBSET_CLUSTERS` for all ports of a service together."""
+        """Return the names of the subsets, at most `MAX_SUBSET_CLUSTERS` for all ports of a service together, and at
+        most `MAX_WILDCARD_SUBSETS` for a wildcard host."""
         names = dict.fromkeys(s.name for s in self.spec.subsets)
-        return tuple(itertools.islice(names, MAX_SUBSET_CLUSTERS // max(ports, 1)))
+        largest = MAX_SUBSET_CLUSTERS // max(ports, 1)
+        return tuple(itertools.islice(names, min(largest, MAX_WILDCARD_SUBSETS) if self.is_wildcard else largest))
 
 
 @hub
@@ -155,6 +163,15 @@ def older_sources(db: Mesh, key: ObjectKey, host: str) -> MergedRuleKey:
     )
     entries = (entry for entry in (pools.local if pools is not None else ()) if key in entry.sources)
     return next((entry.sources[: entry.sources.index(key)] for entry in entries), ())
+
+
+@derived
+def is_merged(db: Mesh, key: ObjectKey, host: str) -> bool:
+    """Return whether a rule is one of those that are merged for its host."""
+    pools = (wildcard_pools(db, key.namespace) if is_wildcard(host) else host_pools(db, host)).get(
+        host if is_wildcard(host) else key.namespace
+    )
+    return pools is None or any(key in entry.sources for pool in (pools.local, pools.exported) for entry in pool)
 
 
 class RuledHosts(NamedTuple):
@@ -282,9 +299,10 @@ def merge_rules(specs: list[DestinationRule]) -> DestinationRule:
     if not others:
         return first
     subsets, policy = list(first.subsets), first.traffic_policy
+    names = {s.name for s in subsets}
     for spec in others:
-        names = {s.name for s in subsets}
         subsets += [s for s in spec.subsets if s.name not in names]
+        names.update(s.name for s in spec.subsets)
         policy = policy if policy is not None else spec.traffic_policy
     return msgspec.structs.replace(first, subsets=tuple(subsets), traffic_policy=policy)
 

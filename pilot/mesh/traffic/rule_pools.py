@@ -11,6 +11,8 @@ from pilot.config.object import ObjectKey
 from pilot.mesh.model.facets import Labels
 
 PUBLIC, OWN = "*", "."
+MAX_MERGED = 64
+"""Maximum number of rules that are merged for a host. A thousand rules would multiply the subsets of each service."""
 
 
 class RuleDefaults(NamedTuple):
@@ -99,7 +101,8 @@ def merge_entries(rules: Sequence[PooledRule], by_export: bool) -> tuple[RuleEnt
     ]
     unselected = _by_reach(general, bool(selected)) if by_export else [general] if general else []
     return tuple(
-        RuleEntry(tuple(r.key for r in group), group[0].reach, group[0].selector) for group in (*selected, *unselected)
+        RuleEntry(tuple(r.key for r in group[:MAX_MERGED]), group[0].reach, group[0].selector)
+        for group in (*selected, *unselected)
     )
 
 

@@ -20,7 +20,7 @@ from ca.csr import SigningRequest
 from ca.errors import SigningError
 from ca.pem import PrivateKey, bundle_pem, certificate_pem
 
-CLOCK_SKEW = datetime.timedelta(minutes=2)
+CLOCK_SKEW = datetime.timedelta(minutes=15)
 """Maximum time by which certificates are backdated, so that peers whose clocks are slow accept them."""
 MAX_COMMON_NAME_LENGTH = 64
 """Maximum number of characters in a common name, as X.520 specifies."""
@@ -94,7 +94,7 @@ class Signer(NamedTuple):
     ) -> x509.Certificate:
         """Issue a leaf certificate for one or more identities.
 
-        It is valid until `now + ttl`, but not longer than the signing certificate. It is backdated by two minutes, but
+        It is valid until `now + ttl`, but not longer than the signing certificate. It is backdated by 15 minutes, but
         at most by a tenth of its lifetime, because clients compute the time of the renewal from both dates. Raise
         SigningError with the code CERT_GEN_ERROR if the signing certificate has expired or an identity is not a valid
         name.

@@ -11,6 +11,7 @@ from deploy.chart.chart import Plain, read_chart
 from deploy.chart.render import render
 from deploy.crd.definitions import definitions
 from deploy.operator.json_schema import json_schema
+from deploy.operator.manifest import in_apply_order
 from deploy.operator.values_schema import values_schema
 from deploy.operator_roles import operator_roles
 from deploy.rbac import roles
@@ -69,7 +70,7 @@ def manifest_files() -> Iterator[tuple[str, str]]:
     Manifests are rendered from charts, whose generated files must be written first.
     """
     for name, chart, values in MANIFESTS:
-        objects = render(read_chart(ROOT / "charts" / chart), values, SYSTEM)
+        objects = in_apply_order(render(read_chart(ROOT / "charts" / chart), values, SYSTEM))
         if chart == "base":
             objects.insert(0, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}})
         yield f"manifests/{name}.yaml", _NOTE + "---\n".join(go_yaml.dump(plain) for plain in objects)

@@ -153,7 +153,8 @@ class ApiClient:
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
         """Return a context manager for a WebSocket of a subprotocol.
 
-        Raise ApiError if the server rejects the request. Raise Unreachable if it does not respond.
+        Raise ApiError if the server rejects the request. Raise Unreachable if it does not respond, or not with a
+        WebSocket.
         """
         access = await self._current_access()
         headers = {"User-Agent": f"pyistiod/{build_info().version}"}
@@ -172,6 +173,11 @@ class ApiClient:
                         **self._tls(access),
                     )
             except aiohttp.WSServerHandshakeError as error:
+                if error.status == 101:
+                    raise Unreachable(
+                        "the node serves this over SPDY, not over WebSockets; run kubectl port-forward, and pass the "
+                        "local address with --address, or with --envoy for an Envoy"
+                    ) from error
                 raise error_from_response(error.status, b"", "") from error
         async with socket:
             yield socket

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pilot.kube.api_client import JSON, ApiClient
+from pilot.kube.api_client import JSON, LARGEST_RESPONSE, ApiClient
 from pilot.kube.api_errors import ApiError, Expired, KubeError, Status, Unreachable, error_from_status
 from pilot.kube.deep_json import decode_any_depth
 from pilot.kube.list_watch import (
@@ -27,6 +27,7 @@ from pilot.kube.list_watch import (
     is_newer,
     read_event,
     read_head,
+    read_page,
 )
 from pilot.kube.pages import read_pages
 from pilot.lib.backoff import Backoff, RetryDelays
@@ -112,13 +113,18 @@ class Informer:
         self._revision = ""
         self.versions: dict[NamespacedName, str] = {}
         self._deleted: dict[NamespacedName, str] = {}
-        self._attempts = RetryDelays(options.backoff, rng)
+        self._attempts, self._has_expired = RetryDelays(options.backoff, rng), False
+        self._is_unsure = False
 
     async def run(self) -> None:
         """List and watch the collection until cancelled."""
         while True:
             delay = 0.0
             try:
+                if self._is_unsure and self._revision and await self._is_restored():
+                    _log.warning("%s: the server has older objects than before; listing again", self.collection.path)
+                    self._forget_versions()
+                self._is_unsure = False
                 if not self._revision:
                     await self._list()
                     self._set_synced()
@@ -127,10 +133,14 @@ class Informer:
             except Expired:
                 _log.info("%s: the resource version expired; listing again", self.collection.path)
                 self._revision = ""
+                if not self._has_expired:  # the server responds, so earlier failures do not delay the list
+                    self._attempts.reset()
                 backoff = self._attempts.next_delay()
-                delay = backoff if self._attempts.failures > 1 else 0.0
+                delay = backoff if self._has_expired else 0.0
+                self._has_expired = True
             except KubeError as error:
                 delay = self._attempts.next_delay(error.retry_after if isinstance(error, ApiError) else 0.0)
+                self._is_unsure |= isinstance(error, Unreachable)
                 self._options.on_failure()
                 self._set_error(str(error))
             except Exception as error:  # a bug or an invalid response must not end the informer
@@ -155,6 +165,14 @@ class Informer:
         """Report every object as deleted, because the collection is no longer watched."""
         names, self.versions = list(self.versions), {}
         await self._deliver([ObjectChange(name, None) for name in names])
+
+    async def _is_restored(self) -> bool:
+        """Return whether the server has an older state than the last change, because it was restored from a backup.
+
+        It would accept a watch, but send no changes until its state is newer.
+        """
+        page = read_page(await self._fetch_page(self.collection, {"limit": "1"}, LARGEST_RESPONSE))
+        return is_newer(self._revision, page.metadata.resource_version)
 
     # -- lists ---------------------------------------------------------------------------------------------------------
 
@@ -262,6 +280,7 @@ class Informer:
                     raise error
                 if not is_alive:
                     is_alive = True
+                    self._has_expired = False
                     self._attempts.reset()
                     self._set_error("")
         return is_alive

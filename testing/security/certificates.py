@@ -41,12 +41,14 @@ def root(number: int = 0, lifetime: datetime.timedelta = 100 * DAY, now: datetim
     return sign_root(ec_key(100 + number), name(f"domain-{number}"), lifetime, now)
 
 
-def intermediate(issuer: Signer, number: int = 0, lifetime: datetime.timedelta = 10 * DAY) -> Signer:
+def intermediate(
+    issuer: Signer, number: int = 0, lifetime: datetime.timedelta = 10 * DAY, now: datetime.datetime = NOW
+) -> Signer:
     """Return a signer whose certificate is issued by another one."""
     key = ec_key(200 + number)
     subject = name(f"intermediate-{number}")
     builder = x509.CertificateBuilder(
-        issuer.certificate.subject, subject, key.public_key(), x509.random_serial_number(), NOW - DAY, NOW + lifetime
+        issuer.certificate.subject, subject, key.public_key(), x509.random_serial_number(), now - DAY, now + lifetime
     )
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
     builder = builder.add_extension(key_usage("key_cert_sign"), critical=True)

@@ -9,4 +9,4 @@ SERVICES = "10.96.0.0/16"
 KUBERNETES = "10.96.0.1"
 API_PORT = 6443
 DOMAIN = "cluster.local"
-NODE_NAME = "node-1"
+NODE_NAMES = ("node-1", "node-2")

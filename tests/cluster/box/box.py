@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-from tests.cluster.box.addresses import NODE, NODE_NAME
+from tests.cluster.box.addresses import NODE, NODE_NAMES
 from tests.cluster.box.dns import Dns
 from tests.cluster.box.images import BIN, REPOSITORY
 from tests.cluster.box.kubelet import Kubelet
@@ -32,7 +32,7 @@ class CommandFailed(AssertionError):
 
 
 class Box:
-    """A cluster with one node. Use it as a context manager, in namespaces of its own (`in_namespaces`)."""
+    """A cluster. Use it as a context manager, in namespaces of its own (`in_namespaces`)."""
 
     async def __aenter__(self) -> Box:
         self._started = time.monotonic()
@@ -47,10 +47,11 @@ class Box:
         self.services = Services(self.api)
         self.dns = Dns(self.services)
         await self.until(self.api.is_ready, 60, "the API server is ready")
-        await self.api.request("POST", "/api/v1/nodes", node())
+        for name in NODE_NAMES:
+            await self.api.request("POST", "/api/v1/nodes", node(name))
         self._proxy = asyncio.create_task(self.services.run())
         await self.dns.start()
-        certificate = self.kubernetes.authority.issue("kubelet", (NODE, NODE_NAME))
+        certificate = self.kubernetes.authority.issue("kubelet", (NODE, *NODE_NAMES))
         await NodeApi(self.kubelet, *certificate).start()
         await self.kubelet.start()
         return self

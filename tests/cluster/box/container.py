@@ -49,6 +49,10 @@ DEFAULT = frozenset(CAPABILITIES) - {"DAC_READ_SEARCH", "NET_ADMIN", "SYS_ADMIN"
 """The capabilities that container runtimes give by default."""
 
 
+class NotRunning(Exception):
+    """The container does not run."""
+
+
 class Sandbox:
     """The parts of a pod that its containers share."""
 
@@ -131,8 +135,23 @@ class Container:
 
     async def execute(self, command: Sequence[str], seconds: float) -> tuple[int, str]:
         """Run a command in the container, and return its exit code and output. The code is 124 after a timeout."""
+        try:
+            process = await self.spawn(command, subprocess.STDOUT)
+        except NotRunning as error:
+            return 137, str(error)
+        try:
+            async with asyncio.timeout(seconds):
+                output, _ = await process.communicate()
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            return 124, ""
+        return process.returncode or 0, output.decode(errors="replace")
+
+    async def spawn(self, command: Sequence[str], errors: int) -> asyncio.subprocess.Process:
+        """Start a command in the container. `errors` is where its standard error goes. Raise NotRunning."""
         if self._process is None or self._process.returncode is not None:
-            return 137, "the container does not run"
+            raise NotRunning("the container does not run")
         spec = json.loads((self._folder / "launch.json").read_text())
         groups = [f"--groups={','.join(map(str, spec['groups']))}"] if spec["groups"] else ["--clear-groups"]
         inside = [
@@ -145,20 +164,13 @@ class Container:
         ]
         process = await asyncio.create_subprocess_exec(
             *inside, "setpriv", f"--reuid={spec['user']}", f"--regid={spec['group']}", *groups, *command,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
             start_new_session=True, env=spec["environment"],
         )  # fmt: skip
         with contextlib.suppress(ProcessLookupError):  # a short command has ended
             for file in self.cgroup.files:  # the command ends with the container
                 pathlib.Path(file).write_text(str(process.pid))
-        try:
-            async with asyncio.timeout(seconds):
-                output, _ = await process.communicate()
-        except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            return 124, ""
-        return process.returncode or 0, output.decode(errors="replace")
+        return process
 
     def tail(self) -> str:
         """Return the end of the log."""

@@ -1,4 +1,4 @@
-"""The node: runs the pods that are bound to it."""
+"""The kubelet of all nodes: runs the pods that are bound to one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pathlib
 from typing import Any
 
 from pilot.kube.list_watch import NamespacedName
-from tests.cluster.box.addresses import NODE_NAME
 from tests.cluster.box.objects import Api
 from tests.cluster.box.pod import PodRunner
 from tests.cluster.box.pod_network import PodNetwork
@@ -25,7 +24,7 @@ class Kubelet:
         self.failures: list[str] = []
 
     async def start(self) -> None:
-        await self._api.watch("/api/v1/pods", self._on_change, f"spec.nodeName={NODE_NAME}")
+        await self._api.watch("/api/v1/pods", self._on_change, "spec.nodeName!=")
 
     def find(self, namespace: str, prefix: str) -> list[PodRunner]:
         """Return the pods of a namespace whose names have a prefix, and that are not to end."""

@@ -5,18 +5,20 @@ from __future__ import annotations
 import base64
 import pathlib
 import secrets
+import shutil
 
 import yaml
 
 from testing.processes.process import Process
-from tests.cluster.box.addresses import API_PORT, DOMAIN, KUBERNETES, NODE, NODE_NAME, SERVICES
+from tests.cluster.box.addresses import API_PORT, DOMAIN, KUBERNETES, NODE, SERVICES
 from tests.cluster.box.authority import Authority, write_account_key
 from tests.cluster.box.programs import find
 
 ETCD = "http://127.0.0.1:2379"
 API_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", KUBERNETES, NODE)
 CONTROLLERS = "*,-node-lifecycle-controller,-node-ipam-controller,-ttl-controller"
-"""The node has no heartbeats, so its lifecycle must not end its pods."""
+"""Nodes have no heartbeats, so their lifecycle must not end their pods."""
+PROCESSES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 
 class Kubernetes:
@@ -34,7 +36,7 @@ class Kubernetes:
 
     def start(self) -> None:
         """Start all processes. They wait for each other."""
-        for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"):
+        for name in PROCESSES:
             self.start_one(name)
 
     def start_one(self, name: str) -> None:
@@ -56,6 +58,19 @@ class Kubernetes:
         """Stop all processes."""
         for name in reversed(self.processes):
             self.stop_one(name)
+
+    def back_up(self) -> None:
+        """Copy the data of etcd, which stops for a moment."""
+        self.stop_one("etcd")
+        shutil.copytree(self.folder / "etcd", self.folder / "backup")
+        self.start_one("etcd")
+
+    def restore(self) -> None:
+        """Restore the data of etcd, and restart all processes."""
+        self.stop()
+        shutil.rmtree(self.folder / "etcd")
+        (self.folder / "backup").rename(self.folder / "etcd")
+        self.start()
 
     def _etcd(self) -> list[str]:
         return [
@@ -115,20 +130,20 @@ class Kubernetes:
         )
 
 
-def node() -> dict[str, object]:
-    """Return the Node of the box."""
+def node(name: str) -> dict[str, object]:
+    """Return a Node. All nodes have the same address and the same kubelet."""
     size = {"cpu": "64", "memory": "64Gi", "pods": "250", "ephemeral-storage": "100Gi"}
     labels = {
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": "amd64",
-        "kubernetes.io/hostname": NODE_NAME,
+        "kubernetes.io/hostname": name,
         "topology.kubernetes.io/region": "region-1",
-        "topology.kubernetes.io/zone": "zone-1",
+        "topology.kubernetes.io/zone": f"zone-of-{name}",
     }
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": NODE_NAME, "labels": labels},
+        "metadata": {"name": name, "labels": labels},
         "status": {
             "capacity": size,
             "allocatable": size,

@@ -1,4 +1,4 @@
-"""The kubelet's HTTPS port, which the API server uses: logs of containers, and port-forwarding."""
+"""The kubelet's HTTPS port, which the API server uses: logs of containers, commands in them, and port-forwarding."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import ssl
 import urllib.parse
 
 from testing.apiserver.port_forward import Connection, Tunnel
+from tests.cluster.box import commands
 from tests.cluster.box.addresses import NODE
+from tests.cluster.box.container import NotRunning
 from tests.cluster.box.kubelet import Kubelet
 from tests.cluster.box.pod import PodRunner
 
 PORT = 10250
-UPGRADED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: portforward.k8s.io\r\n\r\n"
+UPGRADED = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: {}\r\n\r\n"
 
 
 class NodeApi:
@@ -29,7 +31,7 @@ class NodeApi:
         await asyncio.start_server(self._serve, NODE, PORT, ssl=self._context)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, ssl.SSLError, NotRunning):
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             url = urllib.parse.urlsplit(head.split()[1])
             match url.path.strip("/").split("/"):
@@ -37,9 +39,13 @@ class NodeApi:
                     log = next(c.log for c in pod.containers if c.name == container)
                     _answer(writer, "200 OK", log.read_bytes() if log.exists() else b"")
                 case ["portForward", namespace, name] if (pod := self._pod(namespace, name)) is not None:
-                    writer.write(UPGRADED)
+                    writer.write(UPGRADED.format("portforward.k8s.io").encode())
                     await _forward(pod, reader, writer)
-                case ["containerLogs" | "portForward", *_]:
+                case ["exec", namespace, name, container] if (pod := self._pod(namespace, name)) is not None:
+                    writer.write(UPGRADED.format(commands.PROTOCOL).encode())
+                    chosen = next(c for c in pod.containers if c.name == container)
+                    await commands.serve_command(chosen, urllib.parse.parse_qs(url.query), reader, writer)
+                case ["containerLogs" | "exec" | "portForward", *_]:
                     _answer(writer, "404 Not Found", b"there is no such pod")
                 case _:
                     _answer(writer, "501 Not Implemented", f"the box does not implement {url.path}".encode())

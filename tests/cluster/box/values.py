@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tests.cluster.box.addresses import KUBERNETES, NODE, NODE_NAME
+from tests.cluster.box.addresses import KUBERNETES, NODE
 from tests.cluster.box.images import SEARCH_PATH
 from tests.cluster.box.objects import Api
 
@@ -115,7 +115,7 @@ def field(pod: Plain, path: str, address: str) -> str:
         "metadata.name": metadata["name"],
         "metadata.namespace": metadata["namespace"],
         "metadata.uid": metadata["uid"],
-        "spec.nodeName": NODE_NAME,
+        "spec.nodeName": spec["nodeName"],
         "spec.serviceAccountName": spec.get("serviceAccountName", "default"),
         "status.hostIP": NODE,
         "status.hostIPs": NODE,

@@ -20,6 +20,7 @@ from tests.cluster.box.programs import reason_to_skip
 from tests.cluster.gateway_api.suite import (
     CHANNELS,
     GATEWAY_PROFILES,
+    ISTIO_ECHO,
     MESH_PROFILES,
     add_images,
     build_programs,
@@ -76,8 +77,9 @@ def main() -> None:
         sys.exit(asyncio.run(_run_in_box(chosen)))
     if chosen.box and (reason := reason_to_skip()):
         sys.exit(reason)
-    if chosen.box and not set(chosen.profile or MESH_PROFILES).isdisjoint(MESH_PROFILES):
-        sys.exit("the cluster has no exec, which the profiles of the mesh need: select others with --profile")
+    is_mesh = not set(chosen.profile or MESH_PROFILES).isdisjoint(MESH_PROFILES)
+    if chosen.box and is_mesh and ISTIO_ECHO not in os.environ:
+        sys.exit(f"the profiles of the mesh need the folder {ISTIO_ECHO} with the programs of echo-advanced")
     build_programs()
     if chosen.box:
         words = [sys.executable, "-m", "tests.cluster.gateway_api", INSIDE, *sys.argv[1:]]

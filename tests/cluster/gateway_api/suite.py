@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pilot.mesh.gateway_api.supported_features import EXPERIMENTAL_FEATURES, GATEWAY_FEATURES, MESH_FEATURES
+from tests.cluster.box.authority import Authority
 from tests.cluster.box.images import IMAGES, REPOSITORY, Image
 
 VERSION = "v1.6.0"
@@ -16,6 +18,9 @@ BUILD = REPOSITORY / "build/gateway-api"
 PROGRAM, ECHO = BUILD / "suite", BUILD / "echo-basic"
 GATEWAY_PROFILES = ("GATEWAY-HTTP", "GATEWAY-GRPC", "GATEWAY-TLS")
 MESH_PROFILES = ("MESH-HTTP", "MESH-GRPC")
+ISTIO_ECHO = "ISTIO_ECHO"
+"""Names the folder with the programs of the image `echo-advanced`, `server` and `client`. Istio's repository has their
+sources, in `pkg/test/echo/cmd`. The Go module proxy does not serve it."""
 CHANNELS = ("standard", "experimental")
 PROXY_SERVICE = "infra-backend-v1.gateway-conformance-infra.svc.cluster.local"
 """A Service of the suite. A Gateway with this address needs no deployment, so the address can be used."""
@@ -100,6 +105,10 @@ def command(options_file: pathlib.Path, plain: Mapping[str, Any], test: str = ""
 def add_images() -> None:
     """Add the images of the suite's pods to those of the cluster without container runtime."""
     IMAGES["echo-basic"] = Image((str(ECHO),))
+    if programs := os.environ.get(ISTIO_ECHO):
+        certificate, key = Authority(BUILD).issue("echo", ("echo",))
+        links = {"/usr/local/bin/client": f"{programs}/client", "/cert.crt": str(certificate), "/cert.key": str(key)}
+        IMAGES["echo-advanced"] = Image((f"{programs}/server",), files=links)
     IMAGES["coredns"] = Image(("sh", "-c", "exec sleep infinity"))  # only the tests of UDPRoutes send requests to it
 
 

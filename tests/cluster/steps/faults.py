@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
+from tests.cluster.box.addresses import NODE_NAMES
 from tests.cluster.box.box import Box
 from tests.cluster.load import load_on
 from tests.cluster.manifests import objects
 from tests.cluster.mesh import SHOP, call_until, deploy_shop, is_current, istio
+from tests.cluster.steps.certificate_faults import (
+    end_certificates,
+    plug_in_authority,
+    rotate_root,
+    shift_clock,
+)
 from tests.cluster.steps.installations import SYSTEM, install_with_kubectl
 
 URL = "http://books/list"
-KILLING_SECONDS, OUTAGE_SECONDS = 120, 120
+OUTAGE_SECONDS = 120
+KILLING_SECONDS = int(os.environ.get("KILLING_SECONDS", "60"))
+"""Istiod is killed at random for this time. Ten minutes find more than the default."""
 
 
-async def run_faults(box: Box) -> AsyncIterator[str]:
-    """Let parts fail one after the other."""
+async def run_faults(box: Box, only: str = "") -> AsyncIterator[str]:
+    """Let parts fail one after the other, or one of FAULTS alone."""
     await install_with_kubectl(box)
     await deploy_shop(box, replicas=2)
     await call_until(box, "front", URL)
-    for fault in (_kill_randomly, _stop_api_server, _recreate_namespace):
+    for fault in [FAULTS[only]] if only else FAULTS.values():
         async with load_on(box, "front", URL) as load:
             seen = await fault(box)
             await is_current(box, "front", "books", seconds=10)
@@ -68,3 +78,42 @@ async def _recreate_namespace(box: Box) -> str:
         await box.kubectl("wait", "--for=create", "configmap/istio-ca-root-cert", f"-n{again}", "--timeout=15s")
         await box.kubectl("delete", "namespace", again)
     return "a namespace deleted and made again"
+
+
+async def _drain_node(box: Box) -> str:
+    """Drain the node on which the load does not run. Budgets keep a replica of each workload."""
+    budget = ("--selector=app=books", "--min-available=1")
+    await box.kubectl("create", "poddisruptionbudget", "books", f"-n{SHOP}", *budget)
+    for name in ("istiod", "istio-ingressgateway"):
+        await box.kubectl("scale", f"deployment/{name}", f"-n{SYSTEM}", "--replicas=2")
+    await box.wait_available(SYSTEM, "istiod", "istio-ingressgateway")
+    home = box.kubelet.find(SHOP, "front")[0].pod["spec"]["nodeName"]
+    (node,) = [name for name in NODE_NAMES if name != home]
+    output = await box.kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=120s")
+    await box.wait_available(SHOP, "books", "reviews")
+    await box.kubectl("uncordon", node)
+    return f"a node drained of {output.count('evicting pod')} pods"
+
+
+async def _restore_backup(box: Box) -> str:
+    """Restore etcd from a backup, and restart the components of Kubernetes as its documentation says."""
+    box.kubernetes.back_up()
+    await box.until(box.api.is_ready, 60, "the API server is ready")
+    await box.kubectl("create", "namespace", "lost")
+    await is_current(box, "front", "books")
+    box.kubernetes.restore()
+    await box.until(box.api.is_ready, 60, "the API server is ready")
+    return "etcd restored from an older backup"
+
+
+FAULTS: dict[str, Callable[[Box], Awaitable[str]]] = {
+    "kill": _kill_randomly,
+    "outage": _stop_api_server,
+    "namespace": _recreate_namespace,
+    "drain": _drain_node,
+    "root": rotate_root,
+    "authority": plug_in_authority,
+    "expiry": end_certificates,
+    "clock": shift_clock,
+    "backup": _restore_backup,
+}

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 
 import yaml
 
+from tests.cluster.box.addresses import NODE
 from tests.cluster.box.box import Box
 from tests.cluster.manifests import namespace
 from tests.cluster.mesh import SHOP, call_gateway, call_until, deploy_shop, log_of, memory_of, route_from_gateway
@@ -101,15 +102,42 @@ async def run_operator(box: Box) -> AsyncIterator[str]:
     yield await _remove(box, before, "pilotctl", "uninstall", "--purge", "-y")
 
 
-async def _use(box: Box, area: str) -> str:
-    """Send requests through the gateway and between services."""
+async def run_external(box: Box) -> AsyncIterator[str]:
+    """Run the control plane outside of the cluster."""
+    before = await names_of_objects(box)
+    await box.command("helm", "install", "istio-base", "deploy/charts/base", f"-n{SYSTEM}", "--create-namespace")
+    values = (
+        "profile=remote",
+        "configMap=true",
+        "global.omitSidecarInjectorConfigMap=false",
+        "global.configCluster=true",
+    )
+    options = [
+        word for value in (*values, f"global.remotePilotAddress={NODE}", ACCESS_LOG) for word in ("--set", value)
+    ]
+    await box.command("helm", "install", "istiod", "deploy/charts/istiod", f"-n{SYSTEM}", *options)
+    kubeconfig = ("--kubeconfig", str(box.kubernetes.kubeconfig))
+    async with box.running("pilot-discovery", "discovery", *kubeconfig, environ={"EXTERNAL_ISTIOD": "true"}):
+        await box.command(
+            "helm", "install", GATEWAY, "deploy/charts/gateway", "-nistio-ingress", "--create-namespace", "--wait"
+        )
+        yield await _use(box, "istio-ingress", is_inside=False)
+        yield await _is_logged(box)
+        await box.command("helm", "uninstall", GATEWAY, "-nistio-ingress")
+    await box.command("helm", "uninstall", "istiod", f"-n{SYSTEM}")
+    await box.command("helm", "uninstall", "istio-base", f"-n{SYSTEM}")
+    yield await _remove(box, before, "pilotctl", "uninstall", "--purge", "-y")
+
+
+async def _use(box: Box, area: str, is_inside: bool = True) -> str:
+    """Send requests through the gateway and between services. `is_inside` is whether istiod runs in the cluster."""
     await deploy_shop(box)
     answer = await call_until(box, "front", "http://books/list")
     assert f"spiffe://cluster.local/ns/{SHOP}/sa/front" in answer["headers"]["x-forwarded-client-cert"], answer
     await route_from_gateway(box, area)
     await call_gateway(box, area)
-    parts = ((SYSTEM, "istiod", "discovery"), (area, GATEWAY, "istio-proxy"), (SHOP, "front", "istio-proxy"))
-    memory = ", ".join(memory_of(box, *part) for part in parts)
+    parts = [(area, GATEWAY, "istio-proxy"), (SHOP, "front", "istio-proxy")]
+    memory = ", ".join(memory_of(box, *part) for part in [(SYSTEM, "istiod", "discovery")] * is_inside + parts)
     return f"a request reaches a service through the gateway, and another with mutual TLS, {box.age():.0f} s after the cluster; memory: {memory}"
 
 

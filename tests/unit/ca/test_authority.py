@@ -198,7 +198,7 @@ def test_self_signed_root_certificate_fields() -> None:
     assert signer.certificate.subject.rfc4514_string() == "O=example.org"
     assert signer.key.key_size == 2048
     assert (signer.certificate.not_valid_before_utc, signer.certificate.not_valid_after_utc) == (
-        NOW - 2 * MINUTE,
+        NOW - 15 * MINUTE,
         NOW + 10 * DAY,
     )
     signer.certificate.verify_directly_issued_by(signer.certificate)
@@ -392,7 +392,7 @@ def test_server_certificate_has_its_names_and_a_ten_year_lifetime() -> None:
     assert leaf.subject.rfc4514_string() == ""
     names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["istiod", "istiod.istio-system.svc"]
-    assert (leaf.not_valid_before_utc, leaf.not_valid_after_utc) == (NOW - 2 * MINUTE, NOW + 3650 * DAY)
+    assert (leaf.not_valid_before_utc, leaf.not_valid_after_utc) == (NOW - 15 * MINUTE, NOW + 3650 * DAY)
     assert chain == [signer.certificate]
     assert load_key(certificate.key, "").public_key() == leaf.public_key()
     assert repr(certificate) == "ServerCertificate(…)"

@@ -344,6 +344,22 @@ async def test_unreachable_server() -> None:
     await client.close()
 
 
+async def test_port_forwarding_over_spdy_names_the_command_to_run() -> None:
+    async def upgrade(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(upgrade, "127.0.0.1", 0)
+    client = ApiClient(RotatingCredentials(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"))
+    with pytest.raises(Unreachable, match="run kubectl port-forward, and pass the local address with --address"):
+        async with client.websocket("/portforward", {}, "v4.channel.k8s.io"):
+            pass
+    await client.close()
+    server.close()
+
+
 def test_connections_use_tcp_keepalive() -> None:
     with client_module._create_socket((socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))) as connection:
         tcp = [

@@ -179,6 +179,7 @@ async def test_outage_is_logged_once_and_retry_after_is_respected(caplog: pytest
             ApiError(429, "TooMany", "later", 9.0),
             page(4, ("a", 1)),
             unreachable,
+            page(4, ("a", 1)),
             [[line("BOOKMARK", "", 5)]],
             unreachable,
         ).run()
@@ -195,6 +196,15 @@ async def test_outage_is_logged_once_and_retry_after_is_respected(caplog: pytest
     ]
     assert recorder.informer.error == "/api/v1/pods: no route"
     assert recorder.notifications == ["+a"]
+
+
+async def test_expired_version_after_an_outage_is_relisted_at_once() -> None:
+    unreachable = Unreachable("/api/v1/pods: no route")
+    recorder = await RecordingInformer(
+        page(4, ("a", 1)), *[unreachable] * 4, page(6), [[error_line(410)]], page(6, ("a", 5)), [[error_line(410)]]
+    ).run()
+    assert recorder.delays == [1.0, 2.0, 4.0, 8.0, 0.0, 2.0]
+    assert recorder.notifications == ["+a", "+a"]
 
 
 async def test_empty_watches_are_restarted_with_backoff() -> None:
@@ -301,6 +311,19 @@ async def test_changed_collection_reports_every_object() -> None:
     assert recorder.notifications[3:] == ["-a"]
     await recorder.informer.clear()
     assert recorder.notifications[3:] == ["-a"]
+
+
+async def test_server_restored_from_a_backup_during_an_outage_is_relisted() -> None:
+    restored = page(3, ("a", 1), ("b", 2))
+    recorder = await RecordingInformer(
+        page(4, ("a", 1), ("c", 4)),
+        Unreachable("/api/v1/pods: no route"),
+        restored,
+        restored,
+        [[line("ADDED", "d", 4)]],
+    ).run()
+    assert recorder.server.requests == [LIST, f"{WATCH}4", "list /api/v1/pods limit=1", LIST, f"{WATCH}3", f"{WATCH}4"]
+    assert recorder.notifications == ["+a +c", "+a +b", "-c", "+d"]
 
 
 async def test_server_restored_from_a_backup_is_relisted() -> None:

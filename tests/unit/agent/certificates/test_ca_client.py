@@ -47,7 +47,7 @@ async def test_authority_issues_for_the_identity_of_the_token(tmp_path: pathlib.
     names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.UniformResourceIdentifier) == [IDENTITY]
     assert certificate.roots == root.roots_pem + b"# more\n"
-    assert certificate.not_after - certificate.not_before == datetime.timedelta(hours=24, minutes=2)
+    assert certificate.not_after - certificate.not_before == datetime.timedelta(hours=24, minutes=15)
 
 
 async def test_requested_ttl_follows_the_setting(tmp_path: pathlib.Path) -> None:

@@ -78,6 +78,8 @@ def main() -> None:
     if chosen.box and (reason := reason_to_skip()):
         sys.exit(reason)
     is_mesh = not set(chosen.profile or MESH_PROFILES).isdisjoint(MESH_PROFILES)
+    if is_mesh and chosen.profile and set(chosen.profile).isdisjoint(GATEWAY_PROFILES):
+        sys.exit("the suite waits for the pods of the profiles of gateways: select one of these too with --profile")
     if chosen.box and is_mesh and ISTIO_ECHO not in os.environ:
         sys.exit(f"the profiles of the mesh need the folder {ISTIO_ECHO} with the programs of echo-advanced")
     build_programs()

@@ -71,7 +71,7 @@ async def plug_in_authority(box: Box) -> str:
             await box.kubectl("rollout", "restart", "deployment/istiod", f"-n{SYSTEM}")
             await box.wait_available(SYSTEM, "istiod")
         await box.until(lambda signer=signer: _issues(box, signer), 90, "the authority issues certificates")
-        await call(box, "front", "http://reviews/plugged-in")
+        await call_until(box, "front", "http://reviews/plugged-in")
     return "a plugged-in authority in place of the self-signed one, and its intermediate certificate replaced"
 
 

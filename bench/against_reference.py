@@ -66,9 +66,13 @@ NEEDS_RESTART = ("rootNamespace", "trustDomain", "trustDomainAliases")
 """Fields of the mesh config that istiod reads only when it starts."""
 SETTLED, LATER = 0.5, 4.0
 """Seconds after the last write in which both control planes apply it, and after which a difference is no delay."""
-QUIET, LIMIT = 0.3, 10.0
+QUIET, LONG_QUIET, LIMIT = 0.3, 1.5, 10.0
 ATTEMPTS = 40
 """Meshes that are tried to find the smallest one for a cause."""
+
+
+Resources = dict[str, dict[str, Any]]
+"""The packed resources of a proxy by type and name."""
 
 
 class Difference(NamedTuple):
@@ -87,6 +91,7 @@ class Plane(Process):
     """A control plane that reads the cluster and the same two files as the other one."""
 
     def __init__(self, name: str, command: Sequence[str], kubeconfig: pathlib.Path, folder: pathlib.Path) -> None:
+        self._settings = name, command, kubeconfig, folder
         self.ports = {flag: free_port() for flag in FLAGS}
         arguments = [*command, "discovery", f"--kubeconfig={kubeconfig}", "--ctrlz_port=0"]
         arguments += [f"--{flag}=127.0.0.1:{port}" for flag, port in self.ports.items()]
@@ -102,8 +107,15 @@ class Plane(Process):
 
         eventually(ready, 120, "control plane ready")
 
-    async def resources(self, proxies: Sequence[ScenarioProxy]) -> dict[str, dict[str, dict[str, Any]]]:
-        """Return the packed resources of proxies that connect now."""
+    async def restart(self) -> Plane:
+        """Stop the process, and return a new one that is ready."""
+        await asyncio.to_thread(self.stop)
+        plane = Plane(*self._settings)
+        await asyncio.to_thread(plane.wait_ready)
+        return plane
+
+    async def resources(self, proxies: Sequence[ScenarioProxy], quiet: float) -> dict[str, Resources]:
+        """Return the packed resources of proxies that connect now, after `quiet` seconds without an update."""
         async with contextlib.AsyncExitStack() as stack:
             clients = []
             for proxy in proxies:
@@ -111,27 +123,57 @@ class Plane(Process):
                 channel = await stack.enter_async_context(grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS))
                 clients.append(AdsClient(proxy, channel))
                 stack.push_async_callback(clients[-1].close)
-            await asyncio.gather(*(client.settle(QUIET, LIMIT) for client in clients))
+            await asyncio.gather(*(client.settle(quiet, LIMIT) for client in clients))
             return {client.proxy.name: {k: dict(v) for k, v in client.resources.items()} for client in clients}
 
 
 class Comparison:
-    """Both control planes, the mesh that they read now, and the causes of differences seen so far."""
+    """Both control planes, and the mesh that they read now.
+
+    `stale` counts the meshes whose differences from istiod disappeared when both control planes were restarted.
+    """
 
     def __init__(self, cluster: RealMesh, reference: Plane, ours: Plane, folder: pathlib.Path) -> None:
-        self._cluster, self._planes, self._folder = cluster, (reference, ours), folder
-        self.rejected = 0
+        self._cluster, self.reference, self.ours, self._folder = cluster, reference, ours, folder
+        self.rejected = self.stale = 0
 
     async def differences(self, mesh: Scenario) -> dict[str, Difference]:
-        """Return the lasting differences of a mesh by cause."""
+        """Return the lasting differences of a mesh by cause. Unexplained ones remain after a restart."""
         self._write_mesh_config(mesh)
         self.rejected += len(await self._cluster.replace(mesh.objects))
         await asyncio.sleep(SETTLED)
-        first = await self._compare(mesh)
-        if not all(d.row for d in first):
+        differences, _ = await self._compare(mesh, QUIET)
+        if not all(d.row for d in differences):
             await asyncio.sleep(LATER)
-            first = await self._compare(mesh)
-        return {d.cause: d for d in sorted(first, key=lambda d: not d.row)}
+            differences, ours = await self._compare(mesh, LONG_QUIET)
+            if not all(d.row for d in differences):
+                differences = await self._compare_again(mesh, ours)
+        return {d.cause: d for d in sorted(differences, key=lambda d: not d.row)}
+
+    async def _compare_again(self, mesh: Scenario, before: dict[str, Resources]) -> list[Difference]:
+        """Restart both control planes, and return their differences, and those of ours `before` the restart."""
+        self.reference, self.ours = await asyncio.gather(self.reference.restart(), self.ours.restart())
+        differences, ours = await self._compare(mesh, LONG_QUIET)
+        self.stale += all(d.row for d in differences)
+        for proxy in mesh.proxies:
+            changes = compare_proxy(proxy, (), before[proxy.name], ours[proxy.name])
+            differences += [d._replace(cause=f"restart of ours: {d.cause}", row="") for d in changes]
+        return differences
+
+    def stop(self) -> None:
+        """Stop both control planes."""
+        self.reference.stop()
+        self.ours.stop()
+
+    async def revive(self) -> str:
+        """Start a new istiod if it has ended. Return the reason, or an empty string."""
+        if self.reference.child.poll() is None:
+            return ""
+        reason = next(
+            (row for row in self.reference.log.read_text(errors="replace").splitlines() if "panic" in row), ""
+        )
+        self.reference = await self.reference.restart()
+        return f"istiod ended: {reason}"
 
     def _write_mesh_config(self, mesh: Scenario) -> None:
         config = yaml.safe_load(mesh.mesh_config) if mesh.mesh_config else {}
@@ -141,13 +183,15 @@ class Comparison:
             if not path.exists() or path.read_text() != text:
                 path.write_text(text)
 
-    async def _compare(self, mesh: Scenario) -> list[Difference]:
-        reference, ours = await asyncio.gather(*(plane.resources(mesh.proxies) for plane in self._planes))
+    async def _compare(self, mesh: Scenario, quiet: float) -> tuple[list[Difference], dict[str, Resources]]:
+        """Return the differences of a mesh, and our resources."""
+        planes = self.reference, self.ours
+        reference, ours = await asyncio.gather(*(plane.resources(mesh.proxies, quiet) for plane in planes))
         return [
             difference
             for proxy in mesh.proxies
             for difference in compare_proxy(proxy, mesh.objects, reference[proxy.name], ours[proxy.name])
-        ]
+        ], ours
 
 
 def compare_proxy(proxy: ScenarioProxy, objects: Sequence[Plain], reference: Any, ours: Any) -> list[Difference]:
@@ -258,13 +302,26 @@ async def explore(comparison: Comparison, options: argparse.Namespace) -> bool:
     last: dict[str, int] = {}
     deadline, number, equal = time.monotonic() + options.seconds, 0, 0
     mesh = meshes.mesh(0)
+
+    def recent() -> list[str]:
+        return [cause for cause, seen in last.items() if seen > number - 500]
+
+    def summary() -> str:
+        return (
+            f"{number} meshes, {equal} without unexplained differences, {comparison.stale} equal only after a restart, "
+            f"{len(last)} unexplained causes, {len(recent())} of them in the last 500, "
+            f"{comparison.rejected} objects rejected by the server"
+        )
+
     while number < options.meshes and time.monotonic() < deadline:
         number += 1
         mesh = meshes.mesh(rng.randint(0, 5)) if number % 4 == 1 else meshes.edit(mesh)
         try:
             differences = await comparison.differences(mesh)
         except (TimeoutError, grpc.RpcError) as error:
-            print(f"{number} {mesh.name}: {type(error).__name__} {str(error)[:200]}", flush=True)
+            number -= 1
+            reason = await comparison.revive() or f"{type(error).__name__} {str(error)[:200]}"
+            print(f"{number} {mesh.name} not compared: {reason}", flush=True)
             continue
         equal += all(difference.row for difference in differences.values())
         for cause, difference in differences.items():
@@ -283,55 +340,43 @@ async def explore(comparison: Comparison, options: argparse.Namespace) -> bool:
                 else:
                     write_case(path, mesh, difference)
         if number % 20 == 0:
-            print(
-                f"{number} meshes, {equal} without unexplained differences, {len(causes)} causes, {comparison.rejected} objects rejected by the server",
-                flush=True,
-            )
-    recent = [cause for cause, seen in last.items() if seen > number - 500]
+            print(summary(), flush=True)
     for cause, count in causes.most_common():
         print(f"{count:5}  {cause}")
-    print(
-        f"{number} meshes, {equal} without unexplained differences, {len(last)} unexplained causes, {len(recent)} of them in the last 500, {comparison.rejected} objects rejected by the server"
-    )
-    return not recent
+    print(summary())
+    return not recent()
 
 
 async def run(options: argparse.Namespace, folder: pathlib.Path) -> bool:
     register_messages()
-    server = RealApiServer(options.binaries, folder)
-    processes: list[Any] = [server]
-    closing = contextlib.AsyncExitStack()
-    try:
+    async with contextlib.AsyncExitStack() as closing:
+        server = RealApiServer(options.binaries, folder)
+        closing.callback(server.stop)
         server.wait_ready()
         (folder / "mesh.yaml").write_text("{}\n")
         (folder / "networks.yaml").write_text("{}\n")
         kubeconfig = server.kubeconfig()
         cluster = RealMesh(str(kubeconfig))
         closing.push_async_callback(cluster.close)
-        definitions = [
-            d
-            for path in options.crds
-            for d in yaml.safe_load_all(path.read_text())
-            if d and d["kind"] == "CustomResourceDefinition"
-        ]
-        for definition in definitions:
-            definition.pop("status", None)
-        system = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "istio-system"}}
-        await cluster.write([*definitions, system])
-        await cluster.wait_for_kinds(definitions)
+        await write_definitions(cluster, options.crds)
         reference = Plane("reference", [str(options.binaries / "pilot-discovery")], kubeconfig, folder)
-        processes.append(reference)
-        await asyncio.to_thread(reference.wait_ready)
-        here = [str(pathlib.Path(sys.executable).parent / "pilot-discovery")]
-        ours = Plane("ours", here, kubeconfig, folder)
-        processes.append(ours)
-        await asyncio.to_thread(ours.wait_ready)
+        ours = Plane("ours", [str(pathlib.Path(sys.executable).parent / "pilot-discovery")], kubeconfig, folder)
         comparison = Comparison(cluster, reference, ours, folder)
+        closing.callback(comparison.stop)
+        await asyncio.to_thread(reference.wait_ready)
+        await asyncio.to_thread(ours.wait_ready)
         return await (replay(comparison, options.replay) if options.replay else explore(comparison, options))
-    finally:
-        await closing.aclose()
-        for process in reversed(processes):
-            process.stop()
+
+
+async def write_definitions(cluster: RealMesh, paths: Sequence[pathlib.Path]) -> None:
+    """Write the CustomResourceDefinitions in files and the root namespace, and wait until the kinds are served."""
+    documents = [d for path in paths for d in yaml.safe_load_all(path.read_text())]
+    definitions = [d for d in documents if d and d["kind"] == "CustomResourceDefinition"]
+    for definition in definitions:
+        definition.pop("status", None)
+    system = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "istio-system"}}
+    await cluster.write([*definitions, system])
+    await cluster.wait_for_kinds(definitions)
 
 
 def main() -> int:

@@ -66,11 +66,13 @@ def _domains_move(change: Change) -> bool:
     return change.both and _items(change.theirs, "domains") == _items(change.ours, "domains")
 
 
-def _domains_of_families(change: Change) -> bool:
-    """Return whether one side has IPv6 addresses as domains where the other has IPv4 addresses."""
+def _domains_of_entry(change: Change) -> bool:
+    """Return whether the domains that differ are addresses of a ServiceEntry that has several."""
     theirs, ours = _items(change.theirs, "domains"), _items(change.ours, "domains")
-    texts = [json.loads(text) for text in (theirs - ours) + (ours - theirs)]
-    return bool(texts) and all(re.fullmatch(r"\[[0-9a-f:]+\]|[0-9.]+", text) for text in texts)
+    domains = {json.loads(text).strip("[]") for text in (theirs - ours) + (ours - theirs)}
+    declared = [entry["spec"].get("addresses") or () for entry in _entries(change)]
+    addresses = [{re.sub("/(32|128)$", "", address) for address in row} for row in declared if len(row) > 1]
+    return bool(domains) and domains <= set().union(*addresses)
 
 
 def _filters_move(change: Change) -> bool:
@@ -117,7 +119,7 @@ EXPLANATIONS = (
     Explanation("the keys of a token issuer have not been fetched", r"provider_jwks|localJwks"),
     Explanation("an HTTP or network filter is added at the end of a chain", r"httpFilters", _filters_move),
     Explanation("several services with the same port have the same address", r"RDS .*domains", _domains_move),
-    Explanation("a ServiceEntry has IPv4 and IPv6 addresses", r"RDS .*domains", _domains_of_families),
+    Explanation("a ServiceEntry has several addresses", r"RDS .*domains", _domains_of_entry),
     Explanation("several ServiceEntries with the same host have the same address", r"NDS .*ips", _repeats_addresses),
     Explanation("a Sidecar imports a host with several addresses by its exact name", r"(L|N)DS ", _imports_exact_host),
     Explanation("several ServiceEntries of a namespace have the same host", r"(C|E|L|N|R)DS ", _shares_host),

@@ -17,6 +17,11 @@ def test_every_explanation_is_a_row_of_the_document(row: str) -> None:
     assert f"\n| {row}" in DIFFERENCES
 
 
+def _entry(name: str, addresses: list[str]) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "a"}
+    return {"kind": "ServiceEntry", "metadata": metadata, "spec": {"hosts": ["x.com"], "addresses": addresses}}
+
+
 def _routes(*domains: list[str]) -> dict[str, Any]:
     return {"virtualHosts": [{"name": str(i), "domains": d} for i, d in enumerate(domains)]}
 
@@ -25,19 +30,16 @@ def _routes(*domains: list[str]) -> dict[str, Any]:
     ("theirs", "ours", "row"),
     [
         (_routes(["a", "10.0.0.1"], ["b"]), _routes(["a"], ["b", "10.0.0.1"]), "several services with the same port"),
-        (_routes(["a", "[fd00::1]"]), _routes(["a", "10.0.0.1"]), "a ServiceEntry has IPv4 and IPv6 addresses"),
+        (_routes(["a", "[fd00::1]"]), _routes(["a", "10.0.0.2"]), "a ServiceEntry has several addresses"),
+        (_routes(["a", "[fd00::1]"]), _routes(["a", "10.0.0.3"]), ""),
         (_routes(["a", "b"]), _routes(["a"]), ""),
     ],
 )
 def test_domains(theirs: Any, ours: Any, row: str) -> None:
-    cause = "sidecar RDS virtualHosts[].domains[]"
-    assert bool(row) == bool(explanation(cause, Change((), theirs, ours)))
-    assert explanation(cause, Change((), theirs, ours)).startswith(row)
-
-
-def _entry(name: str, addresses: list[str]) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": "a"}
-    return {"kind": "ServiceEntry", "metadata": metadata, "spec": {"hosts": ["x.com"], "addresses": addresses}}
+    change = Change([_entry("e", ["10.0.0.2/32", "fd00::1"])], theirs, ours)
+    seen = explanation("sidecar RDS virtualHosts[].domains[]", change)
+    assert bool(row) == bool(seen)
+    assert seen.startswith(row)
 
 
 @pytest.mark.parametrize(("entries", "explained"), [(1, False), (2, True)])

@@ -25,6 +25,7 @@ def pack(message: Any) -> any_pb2.Any:
 def pack_struct(full_name: str, fields: Mapping[str, Any]) -> any_pb2.Any:
     """Return a message as a TypedStruct in an Any, for types that only Istio's build of Envoy defines."""
     struct = typed_struct_pb2.TypedStruct(type_url=TYPE_PREFIX + full_name)
+    struct.value.SetInParent()
     struct.value.update(dict(fields))
     return pack(struct)
 

@@ -64,6 +64,12 @@ class AmbientSettings:
     multi_network_ingress: bool = setting(
         False, "Let gateways reach other networks.", env="AMBIENT_ENABLE_MULTI_NETWORK_INGRESS"
     )
+    baggage: bool = setting(
+        False,
+        "Let waypoints and the clients of tunnels exchange the metadata of peers in the header `baggage`, so that "
+        "telemetry names peers in other networks. Clusters that originate TLS or send the PROXY protocol are excluded.",
+        env="AMBIENT_ENABLE_BAGGAGE",
+    )
     layered_policies: bool = setting(
         False,
         "If a policy selects a waypoint or a sidecar, apply it to the HBONE tunnels that the proxy terminates.",

@@ -30,7 +30,6 @@ VARIABLES: Mapping[str, str] = {
     "UNSAFE_PILOT_ENABLE_RUNTIME_ASSERTIONS": "there are no runtime assertions",
     "ISTIO_AGENT_ENABLE_WASM_REMOTE_LOAD_CONVERSION": "agents always fetch Wasm modules for their Envoys",
     "K_REVISION": "responses do not name a revision of Cloud Run",
-    "AMBIENT_ENABLE_BAGGAGE": "waypoints find the metadata of peers by their addresses, not in headers",
     "PILOT_STATUS_MAX_WORKERS": "statuses are written one at a time, and only if they differ",
     "MUTEX_PROFILE_FRACTION": "mutex profiles are not supported",
     "MCS_API_GROUP": "ServiceExports and ServiceImports are always read from multicluster.x-k8s.io",

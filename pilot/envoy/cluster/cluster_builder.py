@@ -12,6 +12,7 @@ from envoy.config.endpoint.v3 import endpoint_pb2
 from pilot.config.networking.destination_rule import Subset
 from pilot.envoy import names
 from pilot.envoy.cluster import cluster_metadata as metadata
+from pilot.envoy.cluster.baggage import apply_discovery, disable_discovery
 from pilot.envoy.cluster.cluster_defaults import ClusterDefaults
 from pilot.envoy.cluster.cluster_draft import ClusterDraft
 from pilot.envoy.cluster.cluster_traits import ClusterTraitsKey
@@ -126,6 +127,7 @@ def build_outbound(
         apply_override_host(draft.cluster)
     if defaults.metadata_exchange and traits.metadata_exchange:
         draft.cluster.filters.add().CopyFrom(build_metadata_exchange_filter(defaults.metadata_exchange_labels))
+    apply_discovery(draft.cluster, traits, defaults)
     _describe(draft.cluster, destination, shape.policy)
     return draft.build()
 
@@ -227,6 +229,7 @@ def _apply_policy(
         apply_upstream_tls(draft, policy.tls, _peer(destination, draft, accounts, mtls), traits, defaults)
         if policy.proxy_protocol is not None:
             apply_proxy_protocol(draft, policy.proxy_protocol)
+            disable_discovery(draft.cluster, traits, defaults)
     if draft.passes_through:
         draft.cluster.lb_policy = _Cluster.CLUSTER_PROVIDED
 

@@ -12,7 +12,7 @@ from pilot.config.networking.destination_rule import (
 )
 from pilot.derive import hub
 from pilot.lib.duration import Duration
-from pilot.mesh.model.ambient_features import sends_hbone
+from pilot.mesh.model.ambient_features import exchanges_baggage, sends_hbone
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
 
@@ -44,6 +44,7 @@ class ClusterDefaults(msgspec.Struct, frozen=True, kw_only=True):
     external_tls_by_rule: bool = True
     compliance: str = ""
     send_hbone: bool = False
+    baggage: bool = False
     hbone_idle_timeout: Duration | None = None
     hbone_stream_window: int = 0
     hbone_connection_window: int = 0
@@ -82,6 +83,7 @@ def cluster_defaults(db: Mesh) -> ClusterDefaults:
         external_tls_by_rule=settings.tls.external_tls_by_rule,
         compliance=settings.tls.compliance_policy,
         send_hbone=sends_hbone(settings.ambient),
+        baggage=exchanges_baggage(settings.ambient),
         hbone_idle_timeout=mesh.hbone_idle_timeout,
         hbone_stream_window=settings.ambient.stream_window,
         hbone_connection_window=settings.ambient.connection_window,

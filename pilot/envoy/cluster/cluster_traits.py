@@ -24,6 +24,7 @@ class ClusterTraitsKey(msgspec.Struct, frozen=True, cache_hash=True):
     type: NodeType = NodeType.SIDECAR
     metadata_exchange: bool = True
     supports_tunnels: bool = True  # HBONE, if the mesh uses it
+    tunnel_metadata: bool = True
     ipv4: bool = True
     ipv6: bool = False
     preserve_case: bool = False
@@ -38,6 +39,7 @@ def outbound_traits(outbound: OutboundFacet) -> ClusterTraitsKey:
         outbound.type,
         outbound.features.metadata_exchange,
         outbound.features.internal_listeners,
+        outbound.features.tunnel_metadata,
         outbound.location.ipv4,
         outbound.location.ipv6,
         outbound.preserve_case,
@@ -87,4 +89,6 @@ def inbound_traits(inbound: InboundFacet) -> ClusterTraitsKey:
     ipv4, ipv6 = ip_families(inbound.ips)
     listening = inbound.listening
     preserve_case = bool(listening.headers.preserve_http1_header_case)
-    return ClusterTraitsKey(NodeType.SIDECAR, listening.features.metadata_exchange, False, ipv4, ipv6, preserve_case)
+    return ClusterTraitsKey(
+        NodeType.SIDECAR, listening.features.metadata_exchange, False, False, ipv4, ipv6, preserve_case
+    )

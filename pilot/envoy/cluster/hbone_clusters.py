@@ -15,6 +15,7 @@ from google.protobuf import duration_pb2
 
 from pilot.derive import derived
 from pilot.envoy import names
+from pilot.envoy.cluster.baggage import UPSTREAM_PEER
 from pilot.envoy.cluster.builtin_clusters import IDLE_SECONDS, build_black_hole
 from pilot.envoy.cluster.cluster_defaults import ClusterDefaults, cluster_defaults
 from pilot.envoy.cluster.cluster_draft import ClusterDraft
@@ -32,6 +33,7 @@ from pilot.envoy.well_known_types import build_duration
 from pilot.lib.duration import Duration
 from pilot.lib.spiffe import PREFIX
 from pilot.lib.xds_types import CLUSTER
+from pilot.mesh.model.ambient_features import exchanges_baggage
 from pilot.mesh.registry.networks import HBONE_PORT
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
@@ -158,22 +160,31 @@ def terminating_clusters(db: Mesh) -> Mapping[str, Resource]:
 
 
 @derived
-def waypoint_builtin_clusters(db: Mesh, namespace: str) -> Mapping[str, Resource]:
+def waypoint_builtin_clusters(db: Mesh, namespace: str, tunnel_metadata: bool) -> Mapping[str, Resource]:
     """Return the clusters that every waypoint in a namespace has.
 
-    Upstream peers may have any identity in the waypoint's namespace.
+    Upstream peers may have any identity in the waypoint's namespace. `tunnel_metadata` is as in `FeaturesFacet`.
     """
+    exchanges = exchanges_baggage(db.settings.ambient) and tunnel_metadata
     skip_trust_domain = db.settings.tls.skip_validate_trust_domain
     prefixes = () if skip_trust_domain else (f"{PREFIX}{mesh_config(db).trust_domain}/ns/{namespace}/sa/",)
     return _by_name(
         (
             build_decapsulation_cluster(names.MAIN_INTERNAL, names.MAIN_INTERNAL),
-            build_decapsulation_cluster(names.ENCAP_CLUSTER, names.CONNECT_ORIGINATE),
+            _encapsulation_cluster(exchanges),
             build_origination_cluster(
                 names.CONNECT_ORIGINATE, _tunnel_client(db, prefixes), cluster_defaults(db), to_waypoints=True
             ),
         )
     )
+
+
+def _encapsulation_cluster(exchanges: bool) -> cluster_pb2.Cluster:
+    """Return the cluster through which a waypoint opens tunnels. With `exchanges`, it receives their baggage."""
+    cluster = build_decapsulation_cluster(names.ENCAP_CLUSTER, names.CONNECT_ORIGINATE)
+    if exchanges:
+        cluster.filters.append(UPSTREAM_PEER)
+    return cluster
 
 
 @derived

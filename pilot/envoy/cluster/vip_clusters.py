@@ -15,6 +15,7 @@ from pilot.config.protocol import Protocol
 from pilot.derive import derived
 from pilot.envoy import names
 from pilot.envoy.cluster import cluster_metadata as metadata
+from pilot.envoy.cluster.baggage import apply_discovery, disable_discovery
 from pilot.envoy.cluster.cluster_builder import ClusterDestination, draft_cluster, draft_dynamic_cluster
 from pilot.envoy.cluster.cluster_defaults import ClusterDefaults, cluster_defaults
 from pilot.envoy.cluster.cluster_draft import ClusterDraft
@@ -34,7 +35,7 @@ from pilot.envoy.cluster.policy.effective_policy import EffectivePolicy, effecti
 from pilot.envoy.cluster.policy.load_balancing import apply_load_balancing
 from pilot.envoy.cluster.policy.outlier_detection import apply_outlier_detection
 from pilot.envoy.names import HTTP, TCP, vip_subset
-from pilot.envoy.transport_socket.hbone_sockets import ENDPOINT_METADATA, build_internal_upstream
+from pilot.envoy.transport_socket.hbone_sockets import ENDPOINT_METADATA, PEER_METADATA, build_internal_upstream
 from pilot.envoy.transport_socket.transport_sockets import PLAINTEXT, build_proxy_protocol, build_upstream_tls
 from pilot.mesh.model.proxy import NodeType
 from pilot.mesh.model.service import Port, Service, ServiceRef
@@ -199,11 +200,15 @@ def _set_socket(
     The cluster originates TLS if the DestinationRule configures it. Otherwise it sends plaintext, because the tunnel is
     encrypted.
     """
-    inner = PLAINTEXT
+    inner, cluster = PLAINTEXT, draft.cluster
     if policy.tls is not None and policy.tls.mode in ("SIMPLE", "MUTUAL"):
         context = build_context(draft, policy.tls, TlsPeer(has_workload_selector=True), traits, defaults)
         inner = build_upstream_tls(context) if context is not None else PLAINTEXT
     if policy.proxy_protocol is not None:
         inner = build_proxy_protocol(inner, policy.proxy_protocol)
-    draft.cluster.ClearField("transport_socket_matches")
-    draft.cluster.transport_socket.CopyFrom(build_internal_upstream(inner, ENDPOINT_METADATA))
+    cluster.ClearField("transport_socket_matches")
+    passed = ENDPOINT_METADATA + (PEER_METADATA if defaults.baggage else ())
+    cluster.transport_socket.CopyFrom(build_internal_upstream(inner, passed))
+    apply_discovery(cluster, traits, defaults)
+    if inner is not PLAINTEXT:
+        disable_discovery(cluster, traits, defaults)

@@ -25,9 +25,9 @@ from pilot.envoy.endpoint.endpoint_inputs import client_location, endpoint_polic
 from pilot.envoy.names import TCP
 from pilot.envoy.resource import Resource
 from pilot.envoy.transport_socket.hbone_sockets import (
-    CLUSTER_AND_ENDPOINT_METADATA,
     INTERNAL_UPSTREAM,
     build_internal_upstream,
+    tunnel_metadata,
 )
 from pilot.lib.xds_types import ENDPOINT
 from pilot.mesh.ambient.east_west import admitted_services
@@ -71,7 +71,7 @@ def build_east_west_cluster(
     apply_eds(draft.cluster)
     draft.cluster.ClearField("transport_socket_matches")
     draft.cluster.transport_socket.CopyFrom(
-        build_internal_upstream(metadata=CLUSTER_AND_ENDPOINT_METADATA, name=INTERNAL_UPSTREAM)
+        build_internal_upstream(metadata=tunnel_metadata(defaults.baggage), name=INTERNAL_UPSTREAM)
     )
     metadata.add_services(draft.cluster, (destination.service,))
     metadata.set_subset(draft.cluster, TCP)

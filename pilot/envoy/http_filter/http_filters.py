@@ -11,9 +11,9 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from pilot.envoy.filter_phase import Phase, in_order
 from pilot.envoy.http_filter.endpoint_picker import ENDPOINT_PICKER
 from pilot.envoy.http_filter.peer_metadata import (
-    UPSTREAM_OF_WAYPOINT,
     build_inbound_peer_metadata,
     build_outbound_peer_metadata,
+    build_upstream_peer_metadata,
 )
 from pilot.envoy.http_filter.prebuilt_http_filters import (
     ALPN,
@@ -30,15 +30,16 @@ from pilot.mesh.model.facets import FeaturesFacet
 class FilterOptions(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """The settings that determine the HTTP filters of an HTTP connection manager.
 
-    `metadata_exchange`, `alpn` and `sessions` come from the control plane's settings. `labels` are additional workload
-    labels to exchange. If `mesh_only` is set, metadata headers are only exchanged with peers in the mesh. `exchanges`
-    is False if the peers cannot exchange metadata, for example through a tunnel. `picks_endpoints` is set if routes
-    target inference pools.
+    `metadata_exchange`, `baggage`, `alpn` and `sessions` come from the control plane's settings. `labels` are further
+    workload labels to exchange. If `mesh_only` is set, metadata headers are only exchanged with peers in the mesh.
+    `exchanges` is False if the peers cannot exchange metadata, for example through a tunnel. `picks_endpoints` is set
+    if routes target inference pools.
     """
 
     side: Literal["inbound", "outbound", "gateway", "waypoint"]
     features: FeaturesFacet = FeaturesFacet()
     metadata_exchange: bool = True
+    baggage: bool = False
     labels: tuple[str, ...] = ()
     mesh_only: bool = False
     alpn: bool = True
@@ -67,7 +68,7 @@ def _common_filters(options: FilterOptions) -> Iterator[tuple[Phase, hcm_pb2.Htt
     """
     outgoing, waypoint = options.side in ("outbound", "gateway"), options.side == "waypoint"
     if waypoint and options.features.peer_metadata:
-        yield Phase.UPSTREAM_METADATA, UPSTREAM_OF_WAYPOINT
+        yield Phase.UPSTREAM_METADATA, build_upstream_peer_metadata(options.baggage)
     elif not waypoint and options.exchanges and options.metadata_exchange and options.features.peer_metadata:
         metadata = (
             build_outbound_peer_metadata(options.labels, options.mesh_only)

@@ -14,18 +14,31 @@ CONFIG = "io.istio.http.peer_metadata.Config"
 _DISCOVERY: list[dict[str, Any]] = [{"istio_headers": {}}, {"workload_discovery": {}}]
 
 
-DOWNSTREAM_OF_WAYPOINT = hcm_pb2.HttpFilter(
-    name="waypoint_downstream_peer_metadata",
-    typed_config=pack_struct(
-        CONFIG, {"downstream_discovery": [{"workload_discovery": {}}], "shared_with_upstream": True}
-    ),
-)
-"""The filter that identifies the peer that opened a tunnel, for the listener that handles the tunnel's payload."""
-UPSTREAM_OF_WAYPOINT = hcm_pb2.HttpFilter(
-    name="waypoint_upstream_peer_metadata",
-    typed_config=pack_struct(CONFIG, {"upstream_discovery": [{"workload_discovery": {}}]}),
-)
-"""The filter that identifies the peer to which a waypoint forwards a request."""
+@lru_cache(maxsize=2)
+def build_tunnel_peer_metadata(baggage: bool) -> hcm_pb2.HttpFilter:
+    """Return the filter that identifies the peer that opened a tunnel, for the listener that handles the payload.
+
+    With `baggage`, the peer may describe itself in the header `baggage`, and the response has this header.
+    """
+    discovery: list[dict[str, Any]] = [{"workload_discovery": {}}]
+    fields: dict[str, Any] = {"downstream_discovery": discovery, "shared_with_upstream": True}
+    if baggage:
+        discovery.append({"baggage": {}})
+        fields["downstream_propagation"] = [{"baggage": {}}]
+    return hcm_pb2.HttpFilter(name="waypoint_downstream_peer_metadata", typed_config=pack_struct(CONFIG, fields))
+
+
+@lru_cache(maxsize=2)
+def build_upstream_peer_metadata(baggage: bool) -> hcm_pb2.HttpFilter:
+    """Return the filter that identifies the peer to which a waypoint forwards a request.
+
+    With `baggage`, the listener that opens the tunnel may have stored the peer's description in the filter state.
+    """
+    discovery: list[dict[str, Any]] = [{"workload_discovery": {}}]
+    if baggage:
+        discovery.append({"upstream_filter_state": {"peer_metadata_key": "upstream_peer"}})
+    config = pack_struct(CONFIG, {"upstream_discovery": discovery})
+    return hcm_pb2.HttpFilter(name="waypoint_upstream_peer_metadata", typed_config=config)
 
 
 def _build(fields: dict[str, Any], labels: tuple[str, ...]) -> hcm_pb2.HttpFilter:

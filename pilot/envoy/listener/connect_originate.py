@@ -16,9 +16,11 @@ from pilot.envoy.listener.access_logging import access_logs
 from pilot.envoy.listener.listener_filters import ORIGINAL_DST
 from pilot.envoy.listener.listener_head import ListenerHead, build_listener_head
 from pilot.envoy.network_filter.set_filter_state import build_endpoint_metadata
+from pilot.envoy.network_filter.simple_network_filters import BAGGAGE, TUNNEL_PEER
 from pilot.envoy.network_filter.tcp_proxy import ProxyTunnel, TcpRoute, TcpSettings, build_tcp_proxy
 from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import LISTENER
+from pilot.mesh.model.ambient_features import exchanges_baggage
 from pilot.mesh.model.facets import FeaturesFacet, ListeningFacet
 from pilot.mesh.tables.database import Mesh
 
@@ -68,7 +70,9 @@ def _build(db: Mesh, originator: TunnelOriginator, listening: ListeningFacet) ->
 
 def originator_key(listening: ListeningFacet) -> ListeningFacet:
     """Return the part of a ListeningFacet that affects tunnel listeners, so that more proxies share the listeners."""
-    features = FeaturesFacet(hashable_string=listening.features.hashable_string)
+    features = FeaturesFacet(
+        hashable_string=listening.features.hashable_string, tunnel_metadata=listening.features.tunnel_metadata
+    )
     return ListeningFacet(
         side=listening.side,
         telemetry=listening.telemetry,
@@ -77,14 +81,22 @@ def originator_key(listening: ListeningFacet) -> ListeningFacet:
     )
 
 
+def _with_baggage(db: Mesh, originator: TunnelOriginator, listening: ListeningFacet) -> TunnelOriginator:
+    """Return the listener that also exchanges the header `baggage` with the end of the tunnel, if this is enabled."""
+    tunnel = originator.tunnel
+    if tunnel is None or not (exchanges_baggage(db.settings.ambient) and listening.features.tunnel_metadata):
+        return originator
+    headers = (*tunnel.headers, ("baggage", f"%FILTER_STATE({BAGGAGE}:PLAIN)%"))
+    return originator._replace(
+        tunnel=tunnel._replace(headers=headers, keeps_response=True), first=(*originator.first, TUNNEL_PEER)
+    )
+
+
 @derived
 def originating_listeners(db: Mesh, listening: ListeningFacet) -> Mapping[str, Resource]:
     """Return the listener that opens tunnels to workloads and waypoints."""
-    return {
-        names.CONNECT_ORIGINATE: _build(
-            db, TunnelOriginator(names.CONNECT_ORIGINATE, ProxyTunnel(_DESTINATION)), listening
-        )
-    }
+    originator = TunnelOriginator(names.CONNECT_ORIGINATE, ProxyTunnel(_DESTINATION))
+    return {names.CONNECT_ORIGINATE: _build(db, _with_baggage(db, originator, listening), listening)}
 
 
 @derived
@@ -100,11 +112,15 @@ def crossing_listeners(db: Mesh, listening: ListeningFacet, network: str) -> Map
     `network` is the proxy's own network.
     """
     source = _SOURCES.get(listening.side, "")
-    inner = TunnelOriginator(
-        names.INNER_CONNECT_ORIGINATE,
-        ProxyTunnel(_TARGET, headers=(("x-forwarded-network", network),)),
-        (build_endpoint_metadata(listening.features.hashable_string),),
-        redirected=False,
+    inner = _with_baggage(
+        db,
+        TunnelOriginator(
+            names.INNER_CONNECT_ORIGINATE,
+            ProxyTunnel(_TARGET, headers=(("x-forwarded-network", network),)),
+            (build_endpoint_metadata(listening.features.hashable_string),),
+            redirected=False,
+        ),
+        listening,
     )
     outer = TunnelOriginator(
         names.OUTER_CONNECT_ORIGINATE, ProxyTunnel(_TARGET, headers=((SOURCE_HEADER, source),) if source else ())

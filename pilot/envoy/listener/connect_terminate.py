@@ -15,7 +15,7 @@ from pilot.derive import derived
 from pilot.envoy import names
 from pilot.envoy.access_log.access_logs import build_listener_access_logs, build_termination_access_logs
 from pilot.envoy.http_filter.connect_authority import build_connect_authority, build_request_source
-from pilot.envoy.http_filter.peer_metadata import DOWNSTREAM_OF_WAYPOINT
+from pilot.envoy.http_filter.peer_metadata import build_tunnel_peer_metadata
 from pilot.envoy.http_filter.prebuilt_http_filters import build_router
 from pilot.envoy.listener.access_logging import access_logs
 from pilot.envoy.listener.authorization_filters import tunnel_authorization
@@ -26,6 +26,7 @@ from pilot.envoy.resource import Resource
 from pilot.envoy.transport_socket.hbone_sockets import build_tunnel_context, build_tunnel_server
 from pilot.envoy.well_known_types import pack
 from pilot.lib.xds_types import LISTENER
+from pilot.mesh.model.ambient_features import exchanges_baggage
 from pilot.mesh.model.facets import ListeningFacet, PolicyFacet
 from pilot.mesh.registry.networks import HBONE_PORT
 from pilot.mesh.tables.database import Mesh
@@ -83,7 +84,7 @@ def _filters(
 ) -> Iterator[hcm_pb2.HttpFilter]:
     yield from tunnel_authorization(db, policies.of(AUTHORIZATION_POLICY.id.name))
     if listening.features.peer_metadata:
-        yield DOWNSTREAM_OF_WAYPOINT
+        yield build_tunnel_peer_metadata(exchanges_baggage(db.settings.ambient))
     yield build_connect_authority(listening.features.hashable_string)
     if between_networks:
         yield build_request_source(listening.features.hashable_string)

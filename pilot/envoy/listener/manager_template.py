@@ -32,6 +32,7 @@ from pilot.envoy.network_filter.http_connection_manager import (
     rds,
 )
 from pilot.envoy.tracing.request_tracing import build_request_tracing
+from pilot.mesh.model.ambient_features import exchanges_baggage
 from pilot.mesh.model.facets import ListeningFacet, ScopeFacet, SpanTagsFacet
 from pilot.mesh.tables.database import Mesh
 from pilot.settings.mesh import MeshSettings
@@ -106,6 +107,7 @@ def _filter_options(settings: MeshSettings, kind: ManagerKey, listening: Listeni
         side=listening.side,
         features=listening.features,
         metadata_exchange=settings.telemetry.metadata_exchange,
+        baggage=exchanges_baggage(settings.ambient),
         labels=settings.telemetry.metadata_exchange_labels,
         mesh_only=exchange is not None and exchange.mode == "IN_MESH" and not kind.forward_proxy,
         alpn=settings.listeners.alpn_filter,

@@ -16,8 +16,16 @@ from pilot.envoy.well_known_types import pack, pack_struct
 from protos import mysql_proxy_pb2
 
 METADATA_EXCHANGE_FILTER = "istio.metadata_exchange"
+TUNNEL_PEER_FILTER = "upstream_hbone_peer_metadata"
+BAGGAGE = "io.istio.baggage"  # filter state: the description of the proxy's own workload or of the downstream peer
 _METADATA_EXCHANGE_TYPE = "envoy.tcp.metadataexchange.config.MetadataExchange"
 _REDIS_TIMEOUT = duration_pb2.Duration(seconds=5)
+
+TUNNEL_PEER = listener_components_pb2.Filter(
+    name=TUNNEL_PEER_FILTER,
+    typed_config=pack_struct("envoy.extensions.network_filters.peer_metadata.Config", {"baggage_key": BAGGAGE}),
+)
+"""The filter that reads the header `baggage` of the response to a CONNECT request. A TCP proxy must follow it."""
 
 
 def build_mongo_proxy(stat_prefix: str) -> listener_components_pb2.Filter:

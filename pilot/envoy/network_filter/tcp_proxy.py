@@ -22,12 +22,14 @@ SOURCE_IP = hash_policy_pb2.HashPolicy(source_ip=hash_policy_pb2.HashPolicy.Sour
 class ProxyTunnel(NamedTuple):
     """A tunnel to `target` ("host:port") through a forward proxy. The cluster is the forward proxy.
 
-    The tunnel is requested by CONNECT or POST, with additional headers.
+    The tunnel is requested by CONNECT or POST, with additional headers. If `keeps_response` is set, the filter state
+    has the headers of the response.
     """
 
     target: str
     post: bool = False
     headers: tuple[tuple[str, str], ...] = ()
+    keeps_response: bool = False
 
 
 class TcpSettings(NamedTuple):
@@ -113,6 +115,7 @@ def build_tcp_proxy(
         if settings.tunnel is not None:
             proxy.tunneling_config.hostname = settings.tunnel.target
             proxy.tunneling_config.use_post = settings.tunnel.post
+            proxy.tunneling_config.propagate_response_headers = settings.tunnel.keeps_response
             for key, value in settings.tunnel.headers:
                 header = proxy.tunneling_config.headers_to_add.add(
                     append_action=base_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD

@@ -52,8 +52,9 @@ def waypoint_plan(db: Mesh, node_id: str) -> ProxyPlan:
     facet, vips = waypoint_facet(db, node_id, waypoint), VipListKey(waypoint, outbound)
     attached = replace(outbound, scope=replace(outbound.scope, waypoint=waypoint))
     key = originator_key(facet.listening)
+    tunnel_metadata = facet.listening.features.tunnel_metadata
     clusters = [
-        Group(waypoint_builtin_clusters, (waypoint.namespace,), PatchSide.NONE),
+        Group(waypoint_builtin_clusters, (waypoint.namespace, tunnel_metadata), PatchSide.NONE),
         Group(vip_clusters, (vips,), PatchSide.NONE),
         Group(outbound_clusters, (without_location(attached),), PatchSide.OUTBOUND),
         Group(inline_clusters, (attached,), PatchSide.OUTBOUND),

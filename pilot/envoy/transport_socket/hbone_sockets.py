@@ -29,6 +29,8 @@ ISTIO = "istio"
 # Metadata of clusters and endpoints that is passed to internal listeners.
 ENDPOINT_METADATA = ((_HOST, ORIGINAL_DST), (_HOST, ISTIO))
 CLUSTER_AND_ENDPOINT_METADATA = ((_HOST, ORIGINAL_DST), (_CLUSTER, ISTIO), (_HOST, ISTIO))
+PEER_METADATA_KEY = "istio.peer_metadata"  # metadata that controls the discovery of peers
+PEER_METADATA = ((_CLUSTER, PEER_METADATA_KEY), (_HOST, PEER_METADATA_KEY))
 
 
 def build_internal_upstream(
@@ -44,6 +46,11 @@ def build_internal_upstream(
     return base_pb2.TransportSocket(
         name=name, typed_config=pack(_Internal(passthrough_metadata=values, transport_socket=inner))
     )
+
+
+def tunnel_metadata(baggage: bool) -> tuple[tuple[metadata_pb2.MetadataKind, str], ...]:
+    """Return the metadata of clusters and endpoints that is passed to listeners that open tunnels."""
+    return CLUSTER_AND_ENDPOINT_METADATA + (PEER_METADATA if baggage else ())
 
 
 def build_tunnel_context(

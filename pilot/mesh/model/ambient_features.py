@@ -35,6 +35,11 @@ def uses_double_hbone(ambient: AmbientSettings) -> bool:
     return ambient.enabled and ambient.multi_network
 
 
+def exchanges_baggage(ambient: AmbientSettings) -> bool:
+    """Return True if the ends of tunnels describe themselves in the header `baggage`."""
+    return ambient.enabled and ambient.baggage
+
+
 def waypoints_use_double_hbone(ambient: AmbientSettings) -> bool:
     """Return True if waypoints are configured for double HBONE. This is independent of the number of networks."""
     return ambient.enabled and ambient.multi_network_waypoints

@@ -101,6 +101,7 @@ class FeaturesFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
     metadata_exchange: bool = True  # network filter istio.metadata_exchange, also as an upstream filter of clusters
     peer_metadata: bool = True  # HTTP filter io.istio.http.peer_metadata
+    tunnel_metadata: bool = True  # network filters of peer_metadata, which exchange the header baggage in tunnels
     alpn: bool = True  # HTTP filter istio.alpn
     wasm: bool = True  # HTTP filter envoy.filters.http.wasm
     network_wasm: bool = True  # network filter envoy.filters.network.wasm

@@ -60,6 +60,9 @@ INTERNAL_LISTENERS = "INTERNAL_LISTENERS"
 _EXTENSIONS = {  # keyed by field of `FeaturesFacet`; names of extensions have changed over time, but types have not
     "metadata_exchange": frozenset(("envoy.tcp.metadataexchange.config.MetadataExchange", "istio.metadata_exchange")),
     "peer_metadata": frozenset(("io.istio.http.peer_metadata.Config", "envoy.filters.http.peer_metadata")),
+    "tunnel_metadata": frozenset(
+        ("envoy.extensions.network_filters.peer_metadata.Config", "envoy.filters.network.peer_metadata")
+    ),
     "alpn": frozenset(("istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig", "istio.alpn")),
     "wasm": frozenset(("envoy.extensions.filters.http.wasm.v3.Wasm", "envoy.filters.http.wasm")),
     "network_wasm": frozenset(("envoy.extensions.filters.network.wasm.v3.Wasm", "envoy.filters.network.wasm")),

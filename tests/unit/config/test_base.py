@@ -75,7 +75,7 @@ DEFAULTS = """
 AddressFamiliesFacet.ipv4=True BackendObjectReference.kind=Service BackendRef.kind=Service BackendRef.weight=1 ContainerPort.protocol=TCP
 EgressListener.capture_mode=DEFAULT Endpoint.health=Healthy Endpoint.tls_mode=disabled EndpointPickerRef.kind=Service
 EndpointPickerRef.failure_mode=FailClose EndpointPort.protocol=TCP EndpointSlice.address_type=IPv4 ExtensionReaderFacet.fetched=True
-FeaturesFacet.metadata_exchange=True FeaturesFacet.peer_metadata=True FeaturesFacet.alpn=True FeaturesFacet.wasm=True
+FeaturesFacet.metadata_exchange=True FeaturesFacet.peer_metadata=True FeaturesFacet.tunnel_metadata=True FeaturesFacet.alpn=True FeaturesFacet.wasm=True
 FeaturesFacet.network_wasm=True FeaturesFacet.lua=True FeaturesFacet.mysql_proxy=True FeaturesFacet.hashable_string=True
 FeaturesFacet.internal_listeners=True Fraction.denominator=100 FrontendValidation.mode=AllowValidOnly GRPCMethodMatch.type=Exact
 GatewayAddress.type=IPAddress GatewayRoutesFacet.attempt_count=True HTTPBackendRef.kind=Service HTTPBackendRef.weight=1

@@ -17,7 +17,7 @@ ClientLocationKey.ipv6=True ClientLocationKey.sidecar=True ClientLocationKey.cro
 ClusterDefaults.auto_mtls=True ClusterDefaults.dns_udp_max_queries=100 ClusterDefaults.send_unhealthy=True
 ClusterDefaults.external_tls_by_rule=True ClusterDefaults.telemetry_label=True ClusterDefaults.metadata_exchange=True
 ClusterDefaults.metadata_exchange_alpn=True ClusterTraitsKey.type=sidecar ClusterTraitsKey.metadata_exchange=True
-ClusterTraitsKey.supports_tunnels=True ClusterTraitsKey.ipv4=True EndpointPolicy.send_unhealthy=True
+ClusterTraitsKey.supports_tunnels=True ClusterTraitsKey.tunnel_metadata=True ClusterTraitsKey.ipv4=True EndpointPolicy.send_unhealthy=True
 EndpointTunnel.matches_socket=True EndpointTunnel.listener=connect_originate FilterOptions.metadata_exchange=True
 FilterOptions.alpn=True FilterOptions.exchanges=True GatewayOptions.max_accepts=1 HttpOptions.normalization=DEFAULT
 HttpOptions.continue_100=True L4Chain.records_source=True LbEndpointOptions.telemetry=True ListenerHead.binds_port=True

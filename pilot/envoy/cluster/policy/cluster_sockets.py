@@ -16,13 +16,14 @@ from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
 from google.protobuf import struct_pb2
 
 from pilot.config.networking.destination_rule import ClientTLSSettings, ProxyProtocol
+from pilot.envoy.cluster.baggage import disable_discovery, sends_tunnels
 from pilot.envoy.cluster.cluster_defaults import ClusterDefaults
 from pilot.envoy.cluster.cluster_draft import ClusterDraft
 from pilot.envoy.cluster.cluster_traits import ClusterTraitsKey
 from pilot.envoy.transport_socket.hbone_sockets import (
-    CLUSTER_AND_ENDPOINT_METADATA,
     INTERNAL_UPSTREAM,
     build_internal_upstream,
+    tunnel_metadata,
 )
 from pilot.envoy.transport_socket.transport_sockets import (
     PLAINTEXT,
@@ -38,7 +39,7 @@ from pilot.mesh.security.mtls import Mode
 
 _Match = cluster_pb2.Cluster.TransportSocketMatch
 _CONFIG_MAP = "configmap://"
-_MESH = "tlsMode-istio"
+_MESH, _USER = "tlsMode-istio", "user"
 
 
 class TlsPeer(NamedTuple):
@@ -136,8 +137,10 @@ def apply_upstream_tls(
     automatic = automatic and settings is not None and settings.mode == "ISTIO_MUTUAL"
     if draft.passes_through and settings is not None:
         matches: list[cluster_pb2.Cluster.TransportSocketMatch] = []
-    elif traits.supports_tunnels and (defaults.send_hbone or traits.type is NodeType.WAYPOINT):
-        matches = _tunnel_matches(settings, socket, automatic)
+    elif sends_tunnels(traits, defaults):
+        matches = _tunnel_matches(settings, socket, automatic, defaults.baggage)
+        if matches[-1].name == _USER:
+            disable_discovery(draft.cluster, traits, defaults)
     elif automatic and socket is not None:
         matches = [_with_socket(_mesh_match(), socket), _plaintext_match()]
     else:
@@ -149,27 +152,27 @@ def apply_upstream_tls(
 
 
 def _tunnel_matches(
-    settings: ClientTLSSettings | None, socket: base_pb2.TransportSocket | None, automatic: bool
+    settings: ClientTLSSettings | None, socket: base_pb2.TransportSocket | None, automatic: bool, baggage: bool
 ) -> list[cluster_pb2.Cluster.TransportSocketMatch]:
     """Return the matches that select the transport socket for an endpoint. The match for the tunnel comes first.
 
     TLS that the user configures runs inside the tunnel. Mesh TLS is replaced by the tunnel.
     """
     if settings is None or socket is None:
-        return [_tunnel_match(RAW_BUFFER), _plaintext_match()]
+        return [_tunnel_match(RAW_BUFFER, baggage), _plaintext_match()]
     if automatic:
-        return [_tunnel_match(RAW_BUFFER), _with_socket(_mesh_match(), socket), _plaintext_match()]
+        return [_tunnel_match(RAW_BUFFER, baggage), _with_socket(_mesh_match(), socket), _plaintext_match()]
     if settings.mode == "ISTIO_MUTUAL":
-        return [_tunnel_match(RAW_BUFFER), _Match(name=_MESH, transport_socket=socket)]
-    return [_tunnel_match(socket), _Match(name="user", transport_socket=socket)]
+        return [_tunnel_match(RAW_BUFFER, baggage), _Match(name=_MESH, transport_socket=socket)]
+    return [_tunnel_match(socket, baggage), _Match(name=_USER, transport_socket=socket)]
 
 
-def _tunnel_match(inner: base_pb2.TransportSocket) -> cluster_pb2.Cluster.TransportSocketMatch:
+def _tunnel_match(inner: base_pb2.TransportSocket, baggage: bool) -> cluster_pb2.Cluster.TransportSocketMatch:
     match = struct_pb2.Struct(fields={"tunnel": struct_pb2.Value(string_value="http")})
     return _Match(
         name="hbone",
         match=match,
-        transport_socket=build_internal_upstream(inner, CLUSTER_AND_ENDPOINT_METADATA, INTERNAL_UPSTREAM),
+        transport_socket=build_internal_upstream(inner, tunnel_metadata(baggage), INTERNAL_UPSTREAM),
     )
 
 

@@ -517,3 +517,46 @@ def test_waypoint_resolves_the_sni_of_wildcard_hosts_if_enabled() -> None:
     assert filters[-1]["typedConfig"]["cluster"] == name
     inspectors = {f["name"] for f in after[LISTENER]["main_internal"]["listenerFilters"]}
     assert "envoy.filters.listener.tls_inspector" in inspectors
+
+
+def _filter_names(listener: Plain) -> list[str]:
+    return [f["name"] for f in listener["filterChains"][0]["filters"]]
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+def test_59117_baggage_at_waypoints(enabled: bool) -> None:
+    """With AMBIENT_ENABLE_BAGGAGE, the ends of tunnels exchange the header `baggage`."""
+    environ = {"AMBIENT_ENABLE_BAGGAGE": str(enabled).lower(), "AMBIENT_ENABLE_MULTI_NETWORK": "true"}
+    resources = proxy_resources(*waypoint(), *cart(), **environ)
+    listeners, clusters = resources[LISTENER], resources[CLUSTER]
+    peer = ["upstream_hbone_peer_metadata"] if enabled else []
+    assert _filter_names(listeners["connect_originate"]) == [*peer, "envoy.filters.network.tcp_proxy"]
+    assert [f["name"] for f in clusters[VIP_HTTP].get("filters", ())] == peer
+    assert [f["name"] for f in clusters["encap"].get("filters", ())] == peer
+    assert ("istio.peer_metadata" in json.dumps(clusters[VIP_HTTP])) == enabled
+    assert ("upstream_filter_state" in json.dumps(listeners["main_internal"])) == enabled
+    assert ('"downstream_propagation": [{"baggage": {}}]' in json.dumps(listeners["connect_terminate"])) == enabled
+    tunnel = listeners["connect_originate"]["filterChains"][0]["filters"][-1]["typedConfig"]["tunnelingConfig"]
+    assert tunnel.get("propagateResponseHeaders", False) == enabled
+    assert ("%FILTER_STATE(io.istio.baggage:PLAIN)%" in json.dumps(tunnel)) == enabled
+
+
+@pytest.mark.parametrize(
+    ("policy", "disabled"),
+    [
+        ("{loadBalancer: {simple: RANDOM}}", False),
+        ("{tls: {mode: SIMPLE}}", True),
+        ("{proxyProtocol: {version: V2}}", True),
+    ],
+)
+def test_59117_baggage_is_not_discovered_with_tls_or_the_proxy_protocol(policy: str, disabled: bool) -> None:
+    rule = make("DestinationRule", "cart", f"{{host: {CART}, trafficPolicy: {policy}}}", "a")
+    resources = proxy_resources(*waypoint(), *cart(), rule, AMBIENT_ENABLE_BAGGAGE="true")
+    filters = resources[CLUSTER][VIP_HTTP]["metadata"]["filterMetadata"]
+    assert filters.get("istio.peer_metadata", {}) == ({"disable_baggage_discovery": True} if disabled else {})
+
+
+def test_59117_baggage_needs_the_filters_of_istio() -> None:
+    stock = msgspec.structs.replace(WAYPOINT, extensions=frozenset({"envoy.filters.network.tcp_proxy"}))
+    clusters = proxy_resources(*waypoint(), *cart(), by=stock, AMBIENT_ENABLE_BAGGAGE="true")[CLUSTER]
+    assert not any("filters" in cluster for cluster in clusters.values())

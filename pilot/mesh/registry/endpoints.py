@@ -108,7 +108,7 @@ def _declared_endpoints(db: Mesh, service: Service, port: Port) -> tuple[Endpoin
     are first.
 
     Ports are matched by number for DNS clusters, and by name for EDS. As in Istio, each endpoint is repeated for every
-    address of its ServiceEntry. Envoy merges them.
+    different address of its ServiceEntry. Envoy merges them.
     """
     by_number = service.resolution in _DNS
     endpoint_list: list[Endpoint] = []
@@ -117,7 +117,7 @@ def _declared_endpoints(db: Mesh, service: Service, port: Port) -> tuple[Endpoin
         for entry_port in row.spec.ports:
             if entry_port.number == port.number if by_number else entry_port.name == port.name:
                 endpoint_list += list(entry_endpoints(db, row, entry_port, service.hostname)) * max(
-                    1, sum(bool(parse_address(address)) for address in row.spec.addresses)
+                    1, len({parse_address(address) for address in row.spec.addresses} - {""})
                 )
     return tuple(endpoint_list[:1] if service.resolution is Resolution.DNS_ROUND_ROBIN_LB else endpoint_list)
 

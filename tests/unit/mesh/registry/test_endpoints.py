@@ -353,8 +353,9 @@ def test_dns_entry_without_endpoints_uses_its_host() -> None:
     assert find(entry("resolution: NONE"), ref=X) == []
 
 
-def test_endpoint_repeats_for_every_entry_address() -> None:
-    rows = find(entry("resolution: STATIC, addresses: [10.7.0.1, 10.7.0.2], endpoints: [{address: 10.9.0.1}]"), ref=X)
+def test_endpoint_repeats_for_every_different_entry_address() -> None:
+    addresses = "[10.7.0.1, 10.7.0.2, 10.7.0.2/32]"
+    rows = find(entry(f"resolution: STATIC, addresses: {addresses}, endpoints: [{{address: 10.9.0.1}}]"), ref=X)
     assert [e.addresses[0] for e in rows] == ["10.9.0.1", "10.9.0.1"]
 
 

@@ -211,7 +211,7 @@ def compare_proxy(proxy: ScenarioProxy, objects: Sequence[Plain], reference: Any
             if a is None or b is None:
                 state = "surplus" if a is None else "missing"
                 cause = f"{proxy.type} {kind} {state} {generalize(name)}"
-                change = Change(objects, to_plain(a) if a else None, to_plain(b) if b else None)
+                change = Change(objects, a and to_plain(a), b and to_plain(b), name=name)
                 differences.append(Difference(cause, proxy.name, name, explanation(cause, change)))
             elif a.value != b.value:
                 differences += _changed(proxy, kind, name, Change(objects, to_plain(a), to_plain(b)))

@@ -21,6 +21,7 @@ class Change(NamedTuple):
     theirs: Any
     ours: Any
     texts: Sequence[str] = ()
+    name: str = ""
 
     @property
     def both(self) -> bool:
@@ -91,10 +92,28 @@ def _entries(change: Change) -> list[Plain]:
 
 
 def _shares_host(change: Change) -> bool:
-    """Return whether a host that several ServiceEntries of a namespace declare occurs in the change."""
-    counts = collections.Counter((e["metadata"]["namespace"], h) for e in _entries(change) for h in e["spec"]["hosts"])
+    """Return whether a host that several ServiceEntries of a namespace declare occurs in the change.
+
+    Only one side may have the listener or the routes of a port of such a host.
+    """
+    declared: dict[tuple[str, str], list[Plain]] = collections.defaultdict(list)
+    for entry in _entries(change):
+        for host in entry["spec"]["hosts"]:
+            declared[entry["metadata"]["namespace"], host].append(entry)
+    shared = {host: entries for (_, host), entries in declared.items() if len(entries) > 1}
     texts = change.texts if change.both else [json.dumps(change.theirs or change.ours)]
-    return any(count > 1 and any(host in text for text in texts) for (_, host), count in counts.items())
+    ports = {p["number"] for entries in shared.values() for e in entries for p in e["spec"].get("ports") or ()}
+    of_port = not change.both and any(re.search(rf"(^|_){port}$", change.name) for port in ports)
+    return of_port or any(host in text for host in shared for text in texts)
+
+
+def _repeats_matches(change: Change) -> bool:
+    """Return whether only istiod's listener has several filter chains with the same match."""
+    theirs, ours = (
+        collections.Counter(json.dumps(c.get("filterChainMatch"), sort_keys=True) for c in side.get("filterChains", ()))
+        for side in (change.theirs or {}, change.ours or {})
+    )
+    return any(n > 1 for n in theirs.values()) and all(n == 1 for n in ours.values())
 
 
 def _imports_exact_host(change: Change) -> bool:
@@ -118,6 +137,7 @@ EXPLANATIONS = (
     Explanation("a patch merges into a value that other resources share", r"maxDirectResponseBodySizeBytes"),
     Explanation("the keys of a token issuer have not been fetched", r"provider_jwks|localJwks"),
     Explanation("an HTTP or network filter is added at the end of a chain", r"httpFilters", _filters_move),
+    Explanation("several VirtualServices of a host have the same match", r"LDS filterChains", _repeats_matches),
     Explanation("several services with the same port have the same address", r"RDS .*domains", _domains_move),
     Explanation("a ServiceEntry has several addresses", r"RDS .*domains", _domains_of_entry),
     Explanation("several ServiceEntries with the same host have the same address", r"NDS .*ips", _repeats_addresses),

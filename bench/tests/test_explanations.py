@@ -54,3 +54,17 @@ def test_exact_hosts_of_sidecars(hosts: list[str], explained: bool) -> None:
     sidecar = {"kind": "Sidecar", "metadata": {}, "spec": {"egress": [{"hosts": hosts}]}}
     change = Change([_entry("e", ["10.0.0.1", "10.0.0.2"]), sidecar], None, {"cluster": "outbound|80||x.com"})
     assert bool(explanation("sidecar LDS surplus IP", change)) == explained
+
+
+@pytest.mark.parametrize(("name", "explained"), [("0.0.0.0_443", True), ("0.0.0.0_4443", False)])
+def test_ports_of_shared_hosts(name: str, explained: bool) -> None:
+    entry = _entry("e", [])
+    entry["spec"]["ports"] = [{"number": 443}]
+    change = Change([entry, _entry("f", [])], None, {"name": name}, name=name)
+    assert bool(explanation("sidecar LDS surplus IP", change)) == explained
+
+
+@pytest.mark.parametrize(("theirs", "ours", "explained"), [(2, 1, True), (1, 1, False), (2, 2, False)])
+def test_repeated_matches_of_filter_chains(theirs: int, ours: int, explained: bool) -> None:
+    sides = [{"filterChains": [{"filterChainMatch": {"serverNames": ["x.com"]}}] * n} for n in (theirs, ours)]
+    assert bool(explanation("sidecar LDS filterChains[].name", Change((), *sides))) == explained

@@ -159,6 +159,7 @@ class Container:
             f"--target={self._process.pid}",
             "--mount",
             "--net",
+            "--uts",
             "--root",
             f"--wdns={spec['directory']}",
         ]

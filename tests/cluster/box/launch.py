@@ -7,9 +7,10 @@ import ctypes
 import json
 import os
 import pathlib
+import socket
 import sys
 
-NEWNS, NEWNET = 0x20000, 0x40000000
+NEWNS, NEWUTS, NEWNET = 0x20000, 0x4000000, 0x40000000
 BIND, RECURSIVE, READ_ONLY, REMOUNT, PRIVATE = 4096, 16384, 1, 32, 1 << 18
 CAPBSET_DROP, NO_NEW_PRIVILEGES, LAST_CAPABILITY = 24, 38, 40
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -76,7 +77,8 @@ def main() -> None:
     for file in spec["cgroups"]:
         pathlib.Path(file).write_text(str(os.getpid()))
     network = os.open(spec["network"], os.O_RDONLY)
-    _check(_libc.unshare(NEWNS), "unshare")
+    _check(_libc.unshare(NEWNS | NEWUTS), "unshare")
+    socket.sethostname(spec["environment"]["HOSTNAME"])
     _mount("", "/", "", PRIVATE | RECURSIVE)
     _make_root(spec)
     sources = [os.open(mount["source"], os.O_PATH) for mount in spec["mounts"]]

@@ -71,7 +71,6 @@ EXPERIMENTAL_FEATURES = frozenset(
         "HTTPRouteRetry",
         "HTTPRouteRetryBackendTimeout",
         "HTTPRouteRetryConnectionError",
-        "TLSRouteModeMixed",
     }
 )
 """Features with fields that only the CustomResourceDefinitions of the experimental channel have."""

@@ -46,7 +46,7 @@ def ledger_source(rank: int, name: str) -> tuple[str, int, str]:
 def target() -> IngestTarget:
     ledger: Any = SimpleNamespace(source=ledger_source)
     mesh: Any = object()
-    batch: Any = object()
+    batch: Any = SimpleNamespace(waiting=lambda table, key: None)
     kinds: Any = KINDS
     return IngestTarget(mesh, kinds, batch, ledger, ProblemStore(), Metrics())
 

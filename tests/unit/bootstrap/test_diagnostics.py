@@ -26,7 +26,11 @@ from pilot.xds.net.listen_address import Address
 from testing.kube.kube_access import until
 from testing.mesh.debug_server import FakeFleet, FakeProblems
 
-SOURCES = Sources(Mesh(), Metrics(), FakeFleet(), lambda: FakeProblems(()))
+
+@pytest.fixture
+def sources() -> Sources:
+    """Sources of pages. The slots for responses belong to the event loop of one test."""
+    return Sources(Mesh(), Metrics(), FakeFleet(), lambda: FakeProblems(()))
 
 
 @pytest.mark.parametrize(
@@ -44,22 +48,30 @@ SOURCES = Sources(Mesh(), Metrics(), FakeFleet(), lambda: FakeProblems(()))
     ],
 )
 async def test_refused_page_maps_to_a_grpc_status(
-    monkeypatch: pytest.MonkeyPatch, status: int, text: str, identity: str, code: grpc.StatusCode, message: str
+    monkeypatch: pytest.MonkeyPatch,
+    sources: Sources,
+    status: int,
+    text: str,
+    identity: str,
+    code: grpc.StatusCode,
+    message: str,
 ) -> None:
     async def refuse(*_: Any) -> Any:
         raise Refused(status, text)
 
     monkeypatch.setattr(diagnostics, "ask", refuse)
     with pytest.raises(DebugRequestError) as error:
-        async with debug_over_xds(SOURCES)("type", ["name"], identity):
+        async with debug_over_xds(sources)("type", ["name"], identity):
             pass
     assert error.value.args == (code, message)
 
 
-async def test_debug_request_of_a_tenant_beyond_the_limit_ends_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_debug_request_of_a_tenant_beyond_the_limit_ends_its_stream(
+    monkeypatch: pytest.MonkeyPatch, sources: Sources
+) -> None:
     monkeypatch.setattr(answer_slots, "MAX_WAITING", 0)
     with pytest.raises(DebugRequestError) as error:
-        async with debug_over_xds(SOURCES)("type", ["name"], "spiffe://cluster.local/ns/shop/sa/tea"):
+        async with debug_over_xds(sources)("type", ["name"], "spiffe://cluster.local/ns/shop/sa/tea"):
             pass
     text = "more than 0 requests of the namespace wait for debug pages"
     assert error.value.args == (grpc.StatusCode.RESOURCE_EXHAUSTED, text)
@@ -67,7 +79,7 @@ async def test_debug_request_of_a_tenant_beyond_the_limit_ends_its_stream(monkey
 
 @pytest.mark.parametrize(("identity", "identities"), [("spiffe://a", ("spiffe://a",)), ("", ())])
 async def test_page_request_carries_the_identity(
-    monkeypatch: pytest.MonkeyPatch, identity: str, identities: tuple[str, ...]
+    monkeypatch: pytest.MonkeyPatch, sources: Sources, identity: str, identities: tuple[str, ...]
 ) -> None:
     calls: list[Any] = []
 
@@ -76,9 +88,9 @@ async def test_page_request_carries_the_identity(
         return ["resources"], "istiod-1"
 
     monkeypatch.setattr(diagnostics, "ask", ask)
-    async with debug_over_xds(SOURCES)("type", ["name"], identity) as answer:
+    async with debug_over_xds(sources)("type", ["name"], identity) as answer:
         assert tuple(answer) == (["resources"], "istiod-1")
-    assert calls == [(SOURCES, "type", ["name"], identities)]
+    assert calls == [(sources, "type", ["name"], identities)]
 
 
 async def test_http_callers_are_authenticated_by_token() -> None:

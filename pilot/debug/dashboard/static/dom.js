@@ -129,7 +129,9 @@ export function bytes(n) {
 export function span(seconds) {
   if (seconds < 60) return `${Math.max(0, Math.floor(seconds))} s`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
-  return seconds < 172800 ? `${Math.floor(seconds / 3600)} h` : `${Math.floor(seconds / 86400)} days`;
+  const hours = Math.floor(seconds / 3600), minutes = Math.floor(seconds / 60) % 60;
+  if (hours < 10) return `${hours} h${minutes ? ` ${minutes} min` : ""}`;
+  return hours < 48 ? `${hours} h` : `${Math.floor(seconds / 86400)} days`;
 }
 
 // The time of day, with the date if it is not today.

@@ -153,7 +153,7 @@ def incidents() -> list[Incident]:
             "",
             [],
             "Does web in the namespace reviews accept plaintext, and which object decides that?",
-            "Depends on the PeerAuthentication reviews/default, or its absence.",
+            "Yes, by the default PERMISSIVE: no PeerAuthentication applies to it.",
         ),
     ]
 

@@ -87,7 +87,8 @@ def _mark_errors(changes: list[dict[str, Any]], problems: list[dict[str, Any]]) 
 
 
 def _key(ref: dict[str, Any]) -> tuple[str, ...]:
-    return ref["kind"], ref["namespace"], ref["name"]
+    """Return the identity of an object. Problems of files have no object, and omit its fields."""
+    return tuple(ref.get(field, "") for field in ("group", "kind", "namespace", "name"))
 
 
 def _parts(changes: list[dict[str, Any]], replicas: dict[str, dict[str, Any]]) -> Iterator[Part]:

@@ -525,7 +525,7 @@ def _filter_names(listener: Plain) -> list[str]:
 
 @pytest.mark.parametrize("enabled", [False, True])
 def test_59117_baggage_at_waypoints(enabled: bool) -> None:
-    """With AMBIENT_ENABLE_BAGGAGE, the ends of tunnels exchange the header `baggage`."""
+    """The ends of tunnels exchange the header `baggage` if AMBIENT_ENABLE_BAGGAGE is set."""
     environ = {"AMBIENT_ENABLE_BAGGAGE": str(enabled).lower(), "AMBIENT_ENABLE_MULTI_NETWORK": "true"}
     resources = proxy_resources(*waypoint(), *cart(), **environ)
     listeners, clusters = resources[LISTENER], resources[CLUSTER]

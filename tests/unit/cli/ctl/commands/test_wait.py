@@ -22,6 +22,7 @@ PAGE = {
     **{"exists": True, "ignored": False, "current": True, "generation": 0, "pending": [], "refusals": []},
     "delivered": True,
 }
+FILE_PROBLEM = {"severity": "error", "code": "syntax-error", "file": "/config/cup.yaml", "message": "tabs"}
 OBJECT = {"kind": "VirtualService", "namespace": "shop", "name": "tea"}
 CHANGE = {
     "time": 60.0,
@@ -54,7 +55,11 @@ class Rollouts(Replica):
         if path == "/debug/history":
             return 200, {"changes": [CHANGE, OLDER], "requests": COST, "others": COST, "total": COST}
         if path == "/debug/problemz":
-            return 200, [{"severity": "error", **OBJECT}, {"severity": "warning", **OBJECT, "name": "cup"}]
+            return 200, [
+                {"severity": "error", **OBJECT},
+                {"severity": "warning", **OBJECT, "name": "cup"},
+                FILE_PROBLEM,
+            ]
         self.queries.append(query)
         return 200, self.pages.pop(0) if len(self.pages) > 1 else self.pages[0]
 

@@ -44,6 +44,14 @@ MUTATING = WebhookKind("mutatingwebhookconfigurations", INJECTOR)
 VALIDATING = WebhookKind("validatingwebhookconfigurations", fail_closed=True)
 
 
+class _ConfigurationKey(NamedTuple):
+    kind: WebhookKind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.plural}/{self.name}"
+
+
 class WebhookNotEnforcing(KubeError):
     """The validating webhook admits an object that it must reject."""
 
@@ -79,9 +87,9 @@ class CaBundleController:
         self._metrics = metrics
         self._client, self._revision, self._namespace = client, revision or "default", namespace
         self._roots_pem = roots_pem
-        self._existing: dict[tuple[WebhookKind, str], _Configuration] = {}
-        self._reconciler: Reconciler[tuple[WebhookKind, str]] = Reconciler(
-            "webhooks of", self._reconcile, options.backoff, rng
+        self._existing: dict[_ConfigurationKey, _Configuration] = {}
+        self._reconciler: Reconciler[_ConfigurationKey] = Reconciler(
+            "webhooks in", self._reconcile, options.backoff, rng
         )
         labels = f"istio.io/rev={self._revision}"
         self._informers = [
@@ -106,7 +114,7 @@ class CaBundleController:
     def _receiver(self, kind: WebhookKind) -> Callable[[Sequence[ObjectChange]], Any]:
         async def receive(changes: Sequence[ObjectChange]) -> None:
             for change in changes:
-                key = kind, change.name.name
+                key = _ConfigurationKey(kind, change.name.name)
                 if change.raw is None:
                     self._existing.pop(key, None)
                 else:
@@ -115,9 +123,9 @@ class CaBundleController:
 
         return receive
 
-    async def _reconcile(self, key: tuple[WebhookKind, str]) -> None:
+    async def _reconcile(self, key: _ConfigurationKey) -> None:
         """Correct a configuration. Raise KubeError if a webhook must fail closed but does not work yet."""
-        kind = key[0]
+        kind = key.kind
         bundle = base64.b64encode(self._roots_pem().encode()).decode()
         if not bundle or key not in self._existing:
             return
@@ -135,14 +143,14 @@ class CaBundleController:
             ]
             await self._patch(key, operations)
 
-    def _bundle_operations(self, key: tuple[WebhookKind, str], bundle: str) -> Iterator[dict[str, Any]]:
+    def _bundle_operations(self, key: _ConfigurationKey, bundle: str) -> Iterator[dict[str, Any]]:
         for index, webhook in enumerate(self._existing[key].webhooks):
-            if webhook.name.endswith(key[0].suffix) and webhook.client_config.ca_bundle != bundle:
+            if webhook.name.endswith(key.kind.suffix) and webhook.client_config.ca_bundle != bundle:
                 # The index may have changed meanwhile.
                 yield {"op": "test", "path": f"/webhooks/{index}/name", "value": webhook.name}
                 yield {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": bundle}
 
-    async def _patch(self, key: tuple[WebhookKind, str], operations: list[dict[str, Any]]) -> None:
+    async def _patch(self, key: _ConfigurationKey, operations: list[dict[str, Any]]) -> None:
         if not operations:
             return
         kind, name = key
@@ -164,7 +172,7 @@ class CaBundleController:
         if kind.fail_closed:
             self._metrics.validation_updated()
 
-    def _count_failure(self, key: tuple[WebhookKind, str], cause: str, reason: str) -> None:
+    def _count_failure(self, key: _ConfigurationKey, cause: str, reason: str) -> None:
         """Count a failed write. The write is retried unless the object was deleted.
 
         `cause` is the label value in istiod's metric, and `reason` is the API server's reason.

@@ -19,6 +19,7 @@ from tests.cluster.steps.cutover import run_cutover
 from tests.cluster.steps.faults import FAULTS, run_faults
 from tests.cluster.steps.features import run_features
 from tests.cluster.steps.installations import run_external, run_helm, run_kubectl, run_operator, run_pilotctl
+from tests.cluster.steps.two_clusters import run_two_clusters
 from tests.cluster.steps.upgrades import run_in_place, run_revisions, run_short
 from tests.cluster.steps.workload import run_workload
 
@@ -35,6 +36,7 @@ STEPS: dict[str, Callable[[Box], AsyncIterator[str]]] = {
     "in-place": run_in_place,
     "faults": run_faults,
     "cutover": run_cutover,
+    "two-clusters": run_two_clusters,
 }
 RUN = "--run"
 

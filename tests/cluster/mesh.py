@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from tests.cluster.box.box import Box
+from tests.cluster.box.cluster import Cluster
 from tests.cluster.manifests import echo, namespace, objects
 
 SHOP = "shop"
@@ -16,25 +17,27 @@ HOST = "shop.example.com"
 NAMES = ("front", "books", "reviews")
 
 
-async def deploy_shop(box: Box, labels: Mapping[str, str] = {"istio-injection": "enabled"}, replicas: int = 1) -> None:
+async def deploy_shop(
+    cluster: Cluster, labels: Mapping[str, str] = {"istio-injection": "enabled"}, replicas: int = 1
+) -> None:
     """Deploy three services into a namespace whose pods are injected."""
-    await box.apply(namespace(SHOP, labels))
+    await cluster.apply(namespace(SHOP, labels))
     for name in NAMES:
-        await box.apply(echo(SHOP, name, replicas if name != "front" else 1, {"LINGER": "3"}))
-    await box.wait_available(SHOP, *NAMES)
+        await cluster.apply(echo(SHOP, name, replicas if name != "front" else 1, {"LINGER": "3"}))
+    await cluster.wait_available(SHOP, *NAMES)
 
 
-async def call(box: Box, source: str, url: str, *options: str, area: str = SHOP) -> dict[str, Any]:
+async def call(cluster: Cluster, source: str, url: str, *options: str, area: str = SHOP) -> dict[str, Any]:
     """Return what an `echo` answers to a request from a pod. Raise CommandFailed if the response is no success."""
-    output = await box.run_in(area, source, "curl", "-sS", "--fail-with-body", "--max-time", "5", *options, url)
+    output = await cluster.run_in(area, source, "curl", "-sS", "--fail-with-body", "--max-time", "5", *options, url)
     answer: dict[str, Any] = json.loads(output)
     return answer
 
 
-async def call_until(box: Box, source: str, url: str, *options: str, area: str = SHOP) -> dict[str, Any]:
+async def call_until(cluster: Cluster, source: str, url: str, *options: str, area: str = SHOP) -> dict[str, Any]:
     """Call until there is an answer."""
-    answer: dict[str, Any] = await box.until(
-        lambda: call(box, source, url, *options, area=area), 60, f"{source} calls {url}"
+    answer: dict[str, Any] = await cluster.until(
+        lambda: call(cluster, source, url, *options, area=area), 60, f"{source} calls {url}"
     )
     return answer
 

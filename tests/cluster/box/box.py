@@ -3,44 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import os
 import pathlib
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any
 
 from tests.cluster.box.addresses import NODE, NODE_NAMES
+from tests.cluster.box.cluster import Cluster, CommandFailed
 from tests.cluster.box.dns import Dns
-from tests.cluster.box.images import BIN, REPOSITORY
 from tests.cluster.box.kubelet import Kubelet
 from tests.cluster.box.kubernetes import Kubernetes, node
 from tests.cluster.box.node_api import NodeApi
 from tests.cluster.box.objects import Api
 from tests.cluster.box.pod_network import prepare_node
-from tests.cluster.box.programs import VARIABLE
 from tests.cluster.box.services import Services
 
-Plain = dict[str, Any]
 
+class Box(Cluster):
+    """A cluster on this machine. Use it as a context manager, in namespaces of its own (`in_namespaces`)."""
 
-class CommandFailed(AssertionError):
-    """A command that a user would run failed."""
-
-
-class Box:
-    """A cluster. Use it as a context manager, in namespaces of its own (`in_namespaces`)."""
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="box-"))
+        folder.chmod(0o755)
+        subprocess.run(["mount", "-t", "tmpfs", "box", str(folder)], check=True)
+        self.kubernetes = Kubernetes(folder / "kubernetes")
+        super().__init__(self.kubernetes.kubeconfig, folder)
 
     async def __aenter__(self) -> Box:
-        self._started = time.monotonic()
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="box-"))
-        self.folder.chmod(0o755)
-        subprocess.run(["mount", "-t", "tmpfs", "box", str(self.folder)], check=True)
         await asyncio.to_thread(prepare_node)  # pyroute2 runs a loop of its own
-        self.kubernetes = Kubernetes(self.folder / "kubernetes")
         self.kubernetes.start()
         self.api = Api(self.kubernetes.kubeconfig)
         self.kubelet = Kubelet(self.api, self.folder / "pods")
@@ -66,68 +58,6 @@ class Box:
         await self.kubelet.stop()
         await self.api.close()
         self.kubernetes.stop()
-
-    async def command(self, *words: str, text: str = "", seconds: float = 300) -> str:
-        """Return the output of a command on the node. Raise CommandFailed if it fails."""
-        process = await asyncio.create_subprocess_exec(
-            *words,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=self._environ(),
-            cwd=REPOSITORY,
-        )
-        async with asyncio.timeout(seconds):
-            output, _ = await process.communicate(text.encode())
-        if process.returncode:
-            raise CommandFailed(f"{' '.join(words)}: exit code {process.returncode}\n{output.decode()[-3000:]}")
-        return output.decode()
-
-    def _environ(self) -> dict[str, str]:
-        path = f"{BIN}:{os.environ['PATH']}:{os.environ.get(VARIABLE, '')}"
-        return {**os.environ, "KUBECONFIG": str(self.kubernetes.kubeconfig), "PATH": path, "HOME": str(self.folder)}
-
-    @contextlib.asynccontextmanager
-    async def running(self, *words: str, environ: Mapping[str, str] = {}) -> AsyncIterator[None]:
-        """Run a command on the node in the background."""
-        variables = {**self._environ(), **environ}
-        process = await asyncio.create_subprocess_exec(*words, env=variables, stdout=subprocess.DEVNULL)
-        try:
-            yield
-        finally:
-            process.terminate()
-            await process.wait()
-
-    async def kubectl(self, *words: str, text: str = "") -> str:
-        return await self.command("kubectl", *words, text=text)
-
-    async def apply(self, *manifests: str) -> None:
-        """Apply objects as kubectl does."""
-        for manifest in manifests:
-            await self.kubectl("apply", "--server-side", "-f", "-", text=manifest)
-
-    async def wait_available(self, namespace: str, *names: str, seconds: int = 240) -> None:
-        """Wait until all replicas of Deployments are available, at their newest version."""
-        for name in names:
-            await self.kubectl("rollout", "status", f"deployment/{name}", f"-n{namespace}", f"--timeout={seconds}s")
-
-    async def objects(self, kind: str, *words: str) -> list[Plain]:
-        items: list[Plain] = json.loads(await self.kubectl("get", kind, "-o", "json", *words))["items"]
-        return items
-
-    async def until(self, check: Callable[[], Any], seconds: float, what: str) -> Any:
-        """Return the first true result of a check. AssertionError and OSError mean "not yet"."""
-        last: BaseException | None = None
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while True:
-                    try:
-                        if result := await check():
-                            return result
-                    except (AssertionError, OSError) as error:
-                        last = error
-                    await asyncio.sleep(0.1)
-        raise AssertionError(f"{what}: not within {seconds:.0f} s" + (f" (last: {last})" if last else ""))
 
     async def describe(self) -> str:
         """Return the state of each pod, the end of the logs of containers that are not ready, and warnings."""

@@ -10,7 +10,7 @@ import shutil
 import yaml
 
 from testing.processes.process import Process
-from tests.cluster.box.addresses import API_PORT, DOMAIN, KUBERNETES, NODE, SERVICES
+from tests.cluster.box.addresses import API_PORT, DOMAIN, KUBERNETES, NODE, NUMBER, SERVICES
 from tests.cluster.box.authority import Authority, write_account_key
 from tests.cluster.box.programs import find
 
@@ -137,7 +137,7 @@ def node(name: str) -> dict[str, object]:
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": "amd64",
         "kubernetes.io/hostname": name,
-        "topology.kubernetes.io/region": "region-1",
+        "topology.kubernetes.io/region": f"region-{NUMBER}",
         "topology.kubernetes.io/zone": f"zone-of-{name}",
     }
     return {

@@ -10,7 +10,7 @@ from typing import Any
 
 from pilot.kube.api_errors import KubeError
 from pilot.kube.list_watch import NamespacedName
-from tests.cluster.box.addresses import BALANCERS, SERVICES
+from tests.cluster.box.addresses import BALANCERS, OUTSIDE, SERVICES
 from tests.cluster.box.objects import STRATEGIC, Api, Collection
 from tests.cluster.box.pod_network import load_rules
 
@@ -113,7 +113,7 @@ chain translate {{
 }}
 chain arriving {{ type nat hook prerouting priority dstnat; jump translate; }}
 chain leaving {{ type nat hook output priority -100; jump translate; }}
-chain returning {{ type nat hook postrouting priority srcnat; ip saddr . ip daddr @itself masquerade; }}
+chain returning {{ type nat hook postrouting priority srcnat; ip saddr . ip daddr @itself masquerade; oifname "{OUTSIDE}" masquerade; }}
 chain refuse {{
 {rejected}
 ip daddr {{ {SERVICES}, {BALANCERS} }} meta l4proto tcp reject with tcp reset

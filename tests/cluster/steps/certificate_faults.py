@@ -15,6 +15,7 @@ from ca.self_signed import sign_root
 from ca.signer import Signer
 from testing.security.certificates import intermediate, root, write_plugged_in
 from tests.cluster.box.box import Box
+from tests.cluster.box.cluster import Cluster
 from tests.cluster.box.images import REPOSITORY
 from tests.cluster.manifests import echo
 from tests.cluster.mesh import SHOP, call, call_until
@@ -55,7 +56,7 @@ async def plug_in_authority(box: Box) -> str:
     folder.mkdir()
     ours = root(7, now=now)
     (folder / "root-cert.pem").write_bytes(ours.roots_pem)
-    await _write_cacerts(box, folder)
+    await write_cacerts(box, folder)
     await box.kubectl("set", "env", "deployment/istiod", f"-n{SYSTEM}", "ISTIO_MULTIROOT_MESH=true")
     await box.wait_available(SYSTEM, "istiod")
 
@@ -69,7 +70,7 @@ async def plug_in_authority(box: Box) -> str:
     signers = [intermediate(ours, number, now=now) for number in (1, 2)]
     for signer in signers:
         write_plugged_in(folder, signer._replace(roots=tuple(await _trusted_roots(box))))
-        await _write_cacerts(box, folder)
+        await write_cacerts(box, folder)
         if signer is signers[0]:  # another intermediate needs no restart
             await box.kubectl("rollout", "restart", "deployment/istiod", f"-n{SYSTEM}")
             await box.wait_available(SYSTEM, "istiod")
@@ -130,10 +131,10 @@ async def _trusted_roots(box: Box) -> list[x509.Certificate]:
     return x509.load_pem_x509_certificates(trusted["data"]["root-cert.pem"].encode())
 
 
-async def _write_cacerts(box: Box, folder: pathlib.Path) -> None:
+async def write_cacerts(cluster: Cluster, folder: pathlib.Path) -> None:
     """Write the Secret `cacerts` with the files of a folder."""
     create = ("create", "secret", "generic", "cacerts", f"-n{SYSTEM}", f"--from-file={folder}")
-    await box.apply(await box.kubectl(*create, "--dry-run=client", "-ojson"))
+    await cluster.apply(await cluster.kubectl(*create, "--dry-run=client", "-ojson"))
 
 
 async def _certificates(box: Box, name: str) -> str:

@@ -11,7 +11,8 @@ import aiohttp
 import pytest
 
 from tests.cluster.box.addresses import NODE
-from tests.cluster.box.box import Box, CommandFailed
+from tests.cluster.box.box import Box
+from tests.cluster.box.cluster import CommandFailed
 from tests.cluster.box.images import REPOSITORY
 from tests.cluster.box.programs import VARIABLE
 from tests.cluster.manifests import echo, namespace, objects

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import resource
+import tempfile
 
 import pytest
 
-from pilot.cli.resources import claim_resources
+from pilot.cli.resources import MEMORY_FOLDER, claim_resources
 from pilot.lib.start_error import StartError
 
 
@@ -43,3 +44,13 @@ def test_open_file_limit_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "setrlimit", lambda limit, values: calls.append((limit, values)))
     claim_resources()
     assert calls == [(resource.RLIMIT_NOFILE, (5000, 5000))]
+
+
+def test_temporary_files_go_to_memory_if_all_file_systems_are_read_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "gettempdir", refuse)
+    claim_resources()
+    assert tempfile.tempdir == MEMORY_FOLDER

@@ -16,6 +16,8 @@ from pilot.debug.application import application
 from pilot.debug.changes import ChangedObject
 from pilot.debug.dashboard import routes, stream
 from pilot.debug.sources import Sources
+from pilot.lib.xds_types import BY_SHORT_NAME
+from pilot.mesh.model.nack import Nack, NackKey
 from testing.mesh.debug_server import FakeWatch, sources
 from testing.mesh.listeners import service
 from testing.mesh.objects import Plain, at, endpoint_slice, make, pod, world
@@ -72,6 +74,8 @@ def mesh_sources() -> Sources:
     }
     for client in (refusing, fine):
         client.proxy_key = mesh_world.connect(client.proxy)
+    key = NackKey(refusing.proxy_key, BY_SHORT_NAME["lds"])
+    mesh_world.mesh.commit([(mesh_world.mesh.nacks, key, Nack("web-0.a", "LDS", HOSTILE, (ROUTE,)))])
     problem = Problem(code="refused", object=ROUTE, path="spec.http[0].route[0]", message=HOSTILE)
     return sources(mesh_world.mesh, refusing, fine, problems=[problem])
 
@@ -108,8 +112,8 @@ async def headline(page: Any) -> str:
 
 
 async def test_page_answers_first_and_leads_to_the_proxy(page: Any) -> None:
-    assert "1 proxy rejects its listeners since" in await headline(page)
-    assert "because of VirtualService b/r" in await headline(page)
+    assert "web-0.a rejects its listeners since" in await headline(page)
+    assert f"{HOSTILE}; built from VirtualService b/r." in await headline(page)  # Envoy's error, as text
     await page.click(".headline a")
     await page.wait_for_selector("h2:has-text('web-0.a')")
     assert HOSTILE in await page.inner_text("#view")  # as text
@@ -119,8 +123,8 @@ async def test_page_answers_first_and_leads_to_the_proxy(page: Any) -> None:
 
 async def test_objects_that_changed_after_a_refusal_are_not_its_cause(page: Any, mesh: Sources) -> None:
     mesh.changes.record(7, [ChangedObject("update", ROUTE.kind.group, "VirtualService", "b", "r", "")], 1, 0, 0)
-    await page.wait_for_selector("#tiles:has-text('VirtualService b/r')")
-    assert "because of" not in await headline(page)
+    await page.wait_for_selector(".recent li:has-text('changed VirtualService b/r has an error')")
+    assert "built from" not in await headline(page)
 
 
 async def test_namespace_service_and_back(page: Any) -> None:
@@ -166,6 +170,15 @@ async def test_problem_leads_to_its_object_with_the_line_marked(page: Any) -> No
     marked = page.locator(".listing .marked")
     assert HOSTILE in await marked.inner_text()
     assert "destination" in await marked.inner_text()
+
+
+async def test_object_opens_at_its_title_and_the_state_of_the_mesh_takes_one_line(page: Any) -> None:
+    await page.set_viewport_size({"width": 1400, "height": 300})
+    await page.evaluate("location.hash = '#/object/networking.istio.io/VirtualService/b/r'")
+    await page.wait_for_selector(".listing .marked")
+    assert await page.evaluate("document.querySelector('#view h2').getBoundingClientRect().top") >= 0
+    assert await page.evaluate("document.querySelector('#answer').getBoundingClientRect().height") < 40
+    assert not await page.is_visible(".also, #recent")
 
 
 async def test_lines_of_the_graph_never_cross_boxes(page: Any) -> None:

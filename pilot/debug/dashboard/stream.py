@@ -19,6 +19,7 @@ from pilot.debug.dashboard.mesh import (
     MeshContext,
     UnhealthyProxy,
     gateways_of_proxy,
+    plain_ref,
     problem_hosts,
     services_of_proxy,
 )
@@ -28,6 +29,8 @@ from pilot.debug.slices import collect_all
 from pilot.debug.sources import Sources
 from pilot.lib.logging.log import scope
 from pilot.lib.loop_watchdog import Stall
+from pilot.lib.xds_types import BY_SHORT_NAME
+from pilot.mesh.model.nack import NackKey
 from pilot.mesh.tables.database import Mesh
 
 SECONDS = 1.0
@@ -35,6 +38,8 @@ PROBLEMS = 500
 """Maximum number of problems that are sent. Errors are sent first."""
 CHANGES = 200
 """Maximum number of changes that are sent. After the first event, only those that differ are sent."""
+CAUSES = 10
+"""Maximum number of objects that are named as causes of a rejection."""
 SLOWEST = 30
 """Maximum number of queued events for a page.
 
@@ -183,7 +188,10 @@ class EventStream:
         log, now = sources.changes, time.time()
         rows = self._rows.unhealthy(now)
         self._unhealthy = await collect_all(_unhealthy(sources.db, row, self._rows.key_of(row), now) for row in rows)
-        unhealthy = [row.plain(now) | {"services": p.services} for row, p in zip(rows, self._unhealthy, strict=True)]
+        unhealthy = [
+            row.plain(now) | {"services": p.services, "causes": _causes(sources.db, row, self._rows.key_of(row))}
+            for row, p in zip(rows, self._unhealthy, strict=True)
+        ]
         self._shown = {
             "revision": sources.db.revision,
             "graph": self._shown.get("graph", self.graph.number),
@@ -196,6 +204,12 @@ class EventStream:
 def _unhealthy(db: Mesh, row: ProxyRow, key: str, now: float) -> UnhealthyProxy:
     """Return the parts of the graph that a proxy belongs to."""
     return UnhealthyProxy(row.state(now), row.namespace, services_of_proxy(db, key), gateways_of_proxy(db, key))
+
+
+def _causes(db: Mesh, row: ProxyRow, key: str) -> list[dict[str, str]]:
+    """Return the objects from which the resources that a proxy rejects were built."""
+    nacks = (db.nacks.peek(NackKey(key, BY_SHORT_NAME[name])) for name in row.error_types if name in BY_SHORT_NAME)
+    return [plain_ref(ref) for nack in nacks if nack is not None for ref in nack.objects[:CAUSES]]
 
 
 def _plain_stall(stall: Stall | None) -> dict[str, Any] | None:

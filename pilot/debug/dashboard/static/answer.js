@@ -1,5 +1,5 @@
 // The state of the mesh in one sentence, and what else is affected.
-import { clock, count, h, link, mark, nameOf, number, objectLink, serviceLink, show, span, to, toProxy } from "./dom.js";
+import { ago, clock, count, h, link, mark, nameOf, number, objectLink, serviceLink, show, span, to, toProxy } from "./dom.js";
 
 const DAY = 86400;
 const TYPES = { cds: "clusters", eds: "endpoints", lds: "listeners", rds: "routes", sds: "secrets", ecds: "extensions", nds: "names" };
@@ -12,13 +12,30 @@ const SUSPECTS = ["EnvoyFilter", "VirtualService", "HTTPRoute", "Gateway", "Dest
 const suspicion = (problem) => (SUSPECTS.includes(problem.kind) ? SUSPECTS.indexOf(problem.kind) : SUSPECTS.length);
 
 // Returns the objects that may have caused refusals, without those that changed only after the first refusal.
-function causesOf(refused, { problems, changes }) {
+function causesOf(refused, changes) {
   const since = Math.min(...refused.map((row) => row.error_since || Infinity)), changedAt = new Map();
   for (const change of changes) for (const one of change.objects) {
     const name = `${one.kind} ${nameOf(one)}`;
     changedAt.set(name, Math.min(changedAt.get(name) ?? Infinity, change.time));
   }
-  return problems.items.filter((one) => one.code === "refused" && one.kind && !(changedAt.get(`${one.kind} ${nameOf(one)}`) > since));
+  const causes = new Map(refused.flatMap((row) => row.causes).map((one) => [`${one.kind} ${nameOf(one)}`, one]));
+  return [...causes].filter(([name]) => !(changedAt.get(name) > since)).map(([, one]) => one).sort((a, b) => suspicion(a) - suspicion(b));
+}
+
+// The error of a proxy in Envoy's words, without the name of the type.
+export const errorOf = (row) => (row.error_types.length === 1 && row.error.startsWith(`${row.error_types[0]}: `) ? row.error.slice(row.error_types[0].length + 2) : row.error);
+const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+
+// What rejecting proxies say, and the objects that the rejected resources were built from.
+function refusal(refused, total, changes, now) {
+  const [first] = refused, causes = causesOf(refused, changes);
+  const since = Math.min(...refused.map((row) => row.error_since || now)), when = ` since ${clock(since)} (${span(now - since)})`;
+  const types = typesOf([...new Set(refused.flatMap((row) => row.error_types))]);
+  const others = total > 1 ? [" and ", link(to("proxies") + "?state=refused", count(total - 1, "other proxy", "other proxies")), ` reject their ${types}`] : ` rejects its ${types}`;
+  return [
+    first ? link(toProxy(first.id), proxyName(first)) : "A proxy", others, when, first?.error ? [": ", cut(errorOf(first), 200)] : "",
+    causes.length ? ["; built from ", listed(causes.map((one) => objectLink(one)), " and ")] : "", ".",
+  ];
 }
 
 // Returns findings, worst first: {level, parts, href}. `parts` are texts and links.
@@ -28,17 +45,13 @@ export function findings(state, now) {
   const errors = problems.items.filter((problem) => problem.severity === "error" && problem.code !== "refused");
   const mistakes = problems.counts.errors - problems.items.filter((problem) => problem.code === "refused").length;
   if (fleet.refused) {
-    const types = [...new Set(refused.flatMap((row) => row.error_types))], since = Math.min(...refused.map((row) => row.error_since || now));
-    const causes = causesOf(refused, state).sort((a, b) => suspicion(a) - suspicion(b)), cause = causes[0];
-    const who = fleet.refused === 1 && refused[0] ? link(toProxy(refused[0].id), "1 proxy") : link(to("proxies") + "?state=refused", count(fleet.refused, "proxy", "proxies"));
-    const place = cause && errors.find((problem) => problem.kind === cause.kind && nameOf(problem) === nameOf(cause) && problem.path);
-    results.push({ level: "bad", parts: [who, ` ${fleet.refused === 1 ? "rejects its" : "reject their"} ${typesOf(types)} since ${clock(since)} (${span(now - since)})`, cause ? [", because of ", objectLink(cause, place?.path), place ? [" ", h("code", {}, place.path)] : "", causes.length > 1 ? [" or ", causes.length > 2 ? link(to("problems") + "?severity=error", `${causes.length - 1} others`) : objectLink(causes[1])] : ""] : "", "."] });
+    results.push({ level: "bad", parts: refusal(refused, fleet.refused, changes, now) });
   }
   if (mistakes > 0) {
     const first = errors[0];
     const parts = mistakes === 1 && first
       ? [first.kind ? objectLink(first, first.path) : h("b", {}, first.file || "A file"), " has an error", first.path ? [" at ", h("code", {}, first.path)] : "", `: ${first.message}.`]
-      : [link(to("problems") + "?severity=error", count(mistakes, "error")), " in configuration objects, the first in ", first?.kind ? objectLink(first, first.path) : first?.file || "a file", "."];
+      : [link(to("problems") + "?severity=error&code=-refused", count(mistakes, "error")), " in configuration objects, the first in ", first?.kind ? objectLink(first, first.path) : first?.file || "a file", "."];
     results.push({ level: "bad", parts });
   }
   if (fleet.stale) {
@@ -75,33 +88,41 @@ function calm({ fleet, mesh }) {
   return synced ? `${fleet.proxies === 1 ? "The only proxy is" : `All ${number(fleet.proxies)} proxies are`} up to date, and there are no errors.` : `${number(fleet.synced)} of ${number(fleet.proxies)} proxies are up to date, and there are no errors.`;
 }
 
-export function listed(items) {
+export function listed(items, last = ", ") {
   const first = items.slice(0, 4), rest = items.length - first.length;
-  return [first.map((one, index) => [index ? ", " : "", one]), rest > 0 ? ` and ${rest} more` : ""];
+  return [first.map((one, index) => [index ? (index === items.length - 1 ? last : ", ") : "", one]), rest > 0 ? ` and ${rest} more` : ""];
 }
 
-// Draws the sentence, and the other findings below it.
-export function drawAnswer(element, state, now) {
+// Draws the sentence, and the other findings below it. Beside details (`isBrief`), it is one line.
+export function drawAnswer(element, state, now, isBrief) {
   const [first, ...rest] = findings(state, now);
-  show(element, h("p", { class: `headline ${first.level}` }, mark(first.level, ""), h("span", {}, first.parts)), rest.length ? h("ul", { class: "also" }, rest.map((one) => h("li", {}, mark(one.level, ""), h("span", {}, one.parts)))) : null);
-  const count = rest.filter((one) => one.level !== "busy").length + (first.level === "ok" || first.level === "note" ? 0 : 1);
-  document.title = `${count ? `(${count}) ` : ""}Mesh`;
+  const more = rest.filter((one) => one.level !== "busy").length;
+  element.classList.toggle("brief", isBrief);
+  show(element, h("p", { class: `headline ${first.level}` }, mark(first.level, ""), h("span", {}, first.parts)), !rest.length ? null : !isBrief ? h("ul", { class: "also" }, rest.map((one) => h("li", {}, mark(one.level, ""), h("span", {}, one.parts)))) : more ? link("#/", `${more} more`) : null);
+  const total = more + (first.level === "ok" || first.level === "note" ? 0 : 1);
+  document.title = `${total ? `(${total}) ` : ""}Mesh`;
 }
 
-// Draws the tiles, which are links to lists.
-export function drawTiles(element, state) {
+// Draws the tiles, which are links to lists. Beside details, they are one line.
+export function drawTiles(element, state, isBrief) {
   const { fleet, problems, mesh, changes, certificates } = state, now = Date.now() / 1000;
   const tile = (href, value, name, level = "", more = "", moreLevel = "") => link(href, h("b", { class: level }, value), h("span", {}, name, more ? h("small", { class: moreLevel }, more) : null));
-  const soon = certificates.filter((one) => isUsed(one) && one.ends < now + 7 * DAY).length, unsynced = fleet.refused + fleet.stale;
+  const unsynced = fleet.refused + fleet.stale;
   const other = [problems.counts.warnings && count(problems.counts.warnings, "warning"), problems.counts.infos && count(problems.counts.infos, "note")].filter(Boolean).join(", ");
+  element.classList.toggle("brief", isBrief);
   show(
-    element, tile("#/", mesh ? number(mesh.services) : "…", "services", "", mesh ? `in ${count(mesh.namespaces.length, "namespace")}` : ""),
-    tile(to("proxies"), number(fleet.proxies), "proxies", "", unsynced ? `${number(unsynced)} not up to date` : fleet.waiting ? `${number(fleet.waiting)} being updated` : fleet.proxies ? "up to date" : "none connected", fleet.refused ? "bad" : fleet.stale ? "warn" : ""),
+    element, tile("#/", mesh ? number(mesh.services) : "…", mesh?.services === 1 ? "service" : "services", "", mesh ? `in ${count(mesh.namespaces.length, "namespace")}` : ""),
+    tile(to("proxies"), number(fleet.proxies), fleet.proxies === 1 ? "proxy" : "proxies", "", unsynced ? `${number(unsynced)} not up to date` : fleet.waiting ? `${number(fleet.waiting)} being updated` : fleet.proxies ? "up to date" : "none connected", fleet.refused ? "bad" : fleet.stale ? "warn" : ""),
     tile(to("problems"), number(problems.counts.errors), problems.counts.errors === 1 ? "error" : "errors", problems.counts.errors ? "bad" : "", other),
-    tile(to("changes"), changes.length ? clock(changes[0].time) : "–", "last change", "", changes.length ? changeName(changes[0]) : ""),
-    tile(to("certificates"), soon ? number(soon) : number(certificates.length), "certificates", soon ? "warn" : "", soon ? "expired or expiring soon" : "valid for 7 days"),
-    tile(to("load"), `${Math.round(100 * state.cpu)}%`, "CPU", "", "load of the last hour"),
+    tile(to("changes"), changes.length ? clock(changes[0].time) : "–", "last change", "", changes.length ? ago(changes[0].time) : "nothing changed"),
+    certificatesTile(tile, certificates, now),
   );
+}
+
+function certificatesTile(tile, certificates, now) {
+  const used = certificates.filter(isUsed), expired = used.filter((one) => one.ends < now).length, ending = used.filter((one) => one.ends >= now && one.ends < now + 7 * DAY).length;
+  const more = [expired && `${number(expired)} expired`, ending && `${number(ending)} ${ending === 1 ? "ends" : "end"} within a week`].filter(Boolean).join(", ");
+  return tile(to("certificates"), number(certificates.length), certificates.length === 1 ? "certificate" : "certificates", "", more || "valid for 7 days", expired ? "bad" : ending ? "warn" : "");
 }
 
 export function changeName(change) {

@@ -1,8 +1,8 @@
 // Lists: problems, proxies, changes and certificates.
-import { ago, clock, command, count, duration, fold, h, link, mark, nameOf, number, objectLink, section, serviceLink, span, table, to, toObject, toProxy, zone } from "./dom.js";
-import { changeName, isUsed, listed, proxyName, typesOf } from "./answer.js";
+import { ago, bytes, clock, command, count, duration, fold, h, link, mark, nameOf, number, objectLink, section, serviceLink, span, table, to, toObject, toProxy, zone } from "./dom.js";
+import { changeName, errorOf, isUsed, listed, proxyName, typesOf } from "./answer.js";
 
-const MOST = 100, DAY = 86400;
+const MOST = 100, RECENT = 8, NAMED = 3, MANY = 100, DAY = 86400;
 export const LEVEL = { error: "bad", warning: "warn", info: "note" };
 export const STATE = { refused: "bad", stale: "warn", waiting: "busy", synced: "ok" };
 const STATE_TEXT = { refused: "rejects", stale: "not responding", waiting: "updating", synced: "up to date" };
@@ -11,8 +11,8 @@ export const problemLink = (problem) => (problem.kind ? link(toObject({ ...probl
 
 export function problemItem(problem) {
   return h(
-    "li", {}, mark(LEVEL[problem.severity] || "note", problem.severity), " ", problemLink(problem), problem.path ? [" ", h("code", {}, problem.path)] : null,
-    h("p", {}, problem.message), problem.file ? h("p", { class: "soft" }, `${problem.file}${problem.line ? `:${problem.line}` : ""} · ${problem.code}`) : h("p", { class: "soft" }, problem.code),
+    "li", { title: problem.code }, mark(LEVEL[problem.severity] || "note", problem.severity), " ", problemLink(problem), problem.path ? [" ", h("code", {}, problem.path)] : null,
+    h("p", {}, problem.message), problem.file ? h("p", { class: "soft" }, `${problem.file}${problem.line ? `:${problem.line}` : ""}`) : null,
   );
 }
 
@@ -27,11 +27,12 @@ const filterLinks = (label, name, options, query, base) => h(
 
 export function drawProblems(state, query) {
   const { counts, items } = state.problems, severity = query.get("severity") || "", namespace = query.get("namespace") || "", about = query.get("about") || "", code = query.get("code") || "";
-  const matching = items.filter((one) => (!severity || one.severity === severity) && (!namespace || one.namespace === namespace) && (!about || nameOf(one) === about) && (!code || one.code === code));
+  const matching = items.filter((one) => (!severity || one.severity === severity) && (!namespace || one.namespace === namespace) && (!about || nameOf(one) === about) && (!code || (code === "-refused" ? one.code !== "refused" : one.code === code)));
   const options = [["", `all ${number(counts.errors + counts.warnings + (counts.infos || 0))}`], ["error", count(counts.errors, "error")], ["warning", count(counts.warnings, "warning")], ["info", count(counts.infos || 0, "note")]];
   return [
     h("h2", {}, "Problems"), filterLinks("Severity", "severity", options, query, to("problems")),
     namespace ? h("p", {}, `In namespace ${namespace}. `, link(to("problems"), "Show all")) : null,
+    code === "-refused" ? h("p", {}, "Without those that proxies report. ", link(to("problems"), "Show all")) : null,
     matching.length ? h("ul", { class: "items" }, matching.slice(0, MOST).map(problemItem)) : h("p", { class: "none" }, items.length ? "No problem of this sort." : "There are no problems."),
     matching.length > MOST ? h("p", {}, `${number(matching.length - MOST)} more: choose a severity, or see `, link("/debug/problemz?pretty", "all as JSON"), ".") : null,
     h("p", { class: "soft" }, "CLI:"), command(`pilotctl problems${namespace ? ` -n ${namespace}` : ""}`),
@@ -63,44 +64,77 @@ export function stateText(row, now) {
   return row.state === "stale" ? `has not acknowledged for ${span(now - row.waits_since)}` : STATE_TEXT[row.state];
 }
 
-// How far a change has been delivered: a bar, numbers, and the time until 99 percent had it.
+// How far a change has been delivered: a bar and numbers. The tooltip has the times and the costs.
 export function delivery(change) {
   const total = change.proxies - (change.unchanged || 0);
-  if (!total) return h("span", { class: "soft" }, "affects no proxy");
+  if (!total) return h("span", { class: "delivery soft", title: cost(change) }, "affects no proxy");
   const done = change.acknowledged || 0, refused = change.refused || 0, gone = change.gone || 0;
   const bar = h("span", { class: "bar", role: "img", "aria-label": `${done} of ${total} proxies` }, h("i", { class: "ok", style: { width: `${(100 * done) / total}%` } }), h("i", { class: "bad", style: { width: `${(100 * refused) / total}%` } }));
   const more = [refused && `${number(refused)} rejected`, gone && `${number(gone)} disconnected`].filter(Boolean).join(", ");
-  const time = change.p99 ? `p99 ${duration(change.p99)}` : change.done ? `${duration(change.seconds || 0)}` : `since ${span(change.seconds || 0)}`;
-  return h("span", { class: "delivery" }, bar, h("span", { class: refused ? "bad" : "" }, `${number(done)}/${number(total)}${more ? `, ${more}` : ""}`), h("span", { class: "soft" }, time, cost(change)));
+  const lasts = !change.done && `for ${span(change.seconds || 0)}`;
+  return h("span", { class: "delivery", title: cost(change) }, bar, h("span", { class: refused ? "bad" : "" }, `${number(done)}/${number(total)}${more ? `, ${more}` : ""}`), lasts ? h("span", { class: "soft" }, lasts) : null);
 }
 
-// What a change made the control plane compute and send.
+// What a change made the control plane compute and send, and how long that took.
 function cost(change) {
   const sent = Object.values(change.bytes || {}).reduce((sum, size) => sum + size, 0);
-  return sent || change.derivations ? `, ${number(change.derivations || 0)} derivations, ${number(Math.ceil(sent / 1024))} KiB` : "";
+  return [
+    change.p99 && `99 % of the proxies had it after ${duration(change.p99)}`, change.done && change.seconds && `all after ${duration(change.seconds)}`,
+    change.derivations && `${number(change.derivations)} values were computed`, sent && `${bytes(sent)} were sent`,
+  ].filter(Boolean).join(", ");
 }
 
 const ACTION = { add: "added", update: "changed", delete: "deleted", change: "changed" };
 
-export function changeItem(change, open = false) {
-  const objects = change.objects.map((one) => h("li", {}, `${ACTION[one.action]} `, one.kind === "MeshConfig" ? h("b", {}, `${one.kind} ${one.name}`) : objectLink(one), one.source ? h("span", { class: "soft" }, ` from ${one.source.startsWith("/") ? one.source.split("/").slice(-2).join("/") : one.source}`) : null, one.manager ? h("span", { class: "soft" }, ` by ${one.manager}`) : null));
+const errorOfObject = (one, problems) => problems.find((problem) => problem.severity === "error" && problem.kind === one.kind && nameOf(problem) === nameOf(one));
+
+// The error of an object that changed, which links to the field.
+function errorMark(one, problems) {
+  const problem = errorOfObject(one, problems);
+  return problem ? [" ", h("a", { class: "mark bad", href: toObject(one, problem.path || ""), title: problem.message }, "has an error")] : null;
+}
+
+const changed = (one, problems) => [`${ACTION[one.action]} `, one.kind === "MeshConfig" ? h("b", {}, `${one.kind} ${one.name}`) : objectLink(one), errorMark(one, problems)];
+const origin = (one) => [one.source ? h("span", { class: "soft" }, ` from ${one.source.startsWith("/") ? one.source.split("/").slice(-2).join("/") : one.source}`) : null, one.manager ? h("span", { class: "soft" }, ` by ${one.manager}`) : null];
+const when = (change) => h("span", {}, h("time", {}, clock(change.time, true)), h("span", { class: "soft age", "data-time": change.time }, ago(change.time)));
+const endpointsOf = (change) => count(change.endpoints, "Pod or EndpointSlice", "Pods and EndpointSlices");
+
+export function changeItem(change, { problems: { items } }) {
+  const objects = change.objects.map((one) => h("li", {}, changed(one, items), origin(one)));
   const more = change.total - objects.length;
-  const list = h("ul", {}, objects, more > 0 ? h("li", { class: "soft" }, `and ${number(more)} more objects`) : null, change.endpoints ? h("li", { class: "soft" }, `${count(change.endpoints, "Pod or EndpointSlice", "Pods and EndpointSlices")}`) : null);
-  return h("li", { class: "change" }, h("div", { class: "line" }, h("span", {}, h("time", {}, clock(change.time, true)), h("span", { class: "soft age", "data-time": change.time }, ago(change.time))), delivery(change)), objects.length > 3 ? fold(`change ${change.number}`, changeName(change), open, list) : list);
+  const list = h("ul", {}, objects, more > 0 ? h("li", { class: "soft" }, `and ${number(more)} more objects`) : null, change.endpoints ? h("li", { class: "soft" }, endpointsOf(change)) : null);
+  return h("li", { class: "change" }, h("div", { class: "line" }, when(change), delivery(change)), objects.length > 3 ? fold(`change ${change.number}`, changeName(change), false, list) : list);
+}
+
+// The last changes above the graph, in one line each.
+export function recentChanges(state) {
+  const changes = state.changes.slice(0, RECENT);
+  return [
+    h("h2", {}, link(to("changes"), "What changed")),
+    changes.length ? h("ul", { class: "recent" }, changes.map((change) => h("li", {}, h("time", {}, clock(change.time, true)), h("span", { class: "what" }, brief(change, state.problems.items)), delivery(change)))) : h("p", { class: "none" }, "Nothing has changed since the control plane started."),
+  ];
+}
+
+// The first objects of a change, those with errors first, and the number of the others.
+function brief(change, problems) {
+  if (change.total > MANY) return [count(change.total, "object"), change.endpoints ? ` and ${endpointsOf(change)}` : ""];
+  const first = [...change.objects].sort((a, b) => Boolean(errorOfObject(b, problems)) - Boolean(errorOfObject(a, problems))).slice(0, NAMED), rest = change.total - first.length;
+  const more = [rest > 0 && `${number(rest)} more`, change.endpoints && endpointsOf(change)].filter(Boolean).join(" and ");
+  return [first.map((one, index) => [index ? ", " : "", changed(one, problems)]), more ? h("span", { class: first.length ? "soft" : "" }, `${first.length ? " and " : ""}${more}`) : null];
 }
 
 export function drawChanges(state, query) {
   const name = query.get("about") || "", matching = name ? state.changes.filter((change) => change.objects.some((one) => nameOf(one) === name)) : state.changes;
   return [
     h("h2", {}, "What changed"), name ? h("p", {}, `Changes of ${name}. `, link(to("changes"), "Show all")) : h("p", { class: "soft" }, `The last changes of the configuration, newest first, and how many proxies have them. All times are those of this browser (${zone()}).`),
-    matching.length ? h("ul", { class: "items" }, matching.slice(0, MOST).map((change) => changeItem(change))) : h("p", { class: "none" }, "Nothing has changed since the control plane started."),
+    matching.length ? h("ul", { class: "items" }, matching.slice(0, MOST).map((change) => changeItem(change, state))) : h("p", { class: "none" }, "Nothing has changed since the control plane started."),
   ];
 }
 
 export function drawCertificates(state, now) {
   const sorted = [...state.certificates].sort((a, b) => a.ends - b.ends), first = Math.min(now, ...sorted.map((one) => one.begins || now)), last = Math.min(now + 400 * DAY, Math.max(now + DAY, ...sorted.map((one) => one.ends)));
   const rows = sorted.map((one) => {
-    const days = (one.ends - now) / DAY, level = !isUsed(one) ? "note" : days < 0 ? "bad" : days < 7 ? "warn" : "ok";
+    const days = (one.ends - now) / DAY, level = !isUsed(one) ? "note" : days < 0 ? "bad" : days < 7 ? "warn" : "ok", shade = days < 0 ? "bad" : level;
     const gateways = one.usedBy.map((user) => user.slice("Gateway ".length).split("/")).map(([namespace, name]) => objectLink({ group: "networking.istio.io", kind: "Gateway", namespace, name }));
     const [kind, name] = one.name.startsWith("Secret ") ? ["Secret", one.name.slice(7)] : ["", one.name];
     const [namespace, secret] = name.split("/");
@@ -108,18 +142,19 @@ export function drawCertificates(state, now) {
     return [
       kind ? link(toObject({ group: "", kind, namespace, name: secret }), one.name) : one.name,
       mark(level, days < 0 ? `expired ${span(now - one.ends)} ago` : `${span(one.ends - now)} left`), new Date(one.ends * 1000).toISOString().slice(0, 16).replace("T", " ") + " UTC", gateways.length ? listed(gateways) : kind ? "no Gateway" : "all workloads",
-      h("span", { class: "validity", "aria-hidden": "true" }, h("i", { class: level, style: { left: x(one.begins || first), width: `${(100 * (Math.min(one.ends, last) - (one.begins || first))) / (last - first)}%` } }), h("b", { style: { left: x(now) } })),
+      h("span", { class: "validity", "aria-hidden": "true" }, h("i", { class: shade, style: { left: x(one.begins || first), width: `${(100 * (Math.min(one.ends, last) - (one.begins || first))) / (last - first)}%` } }), h("b", { style: { left: x(now) } })),
     ];
   });
   return [h("h2", {}, "Certificates"), h("p", { class: "soft" }, "CA certificates of the mesh, and certificates in Secrets. Those that expire first are on top."), rows.length ? table(["certificate", "left", "expires", "used by", "validity"], rows) : h("p", { class: "none" }, "The control plane knows no certificates.")];
 }
 
-// The panel beside the graph when nothing is chosen: the last changes and the proxies with problems.
+// The panel beside the graph when nothing is chosen: the proxies with problems, and the errors.
 export function overview(state, now) {
-  const unhealthy = state.fleet.unhealthy.slice(0, 8), changes = state.changes.slice(0, 6), errors = state.problems.items.filter((one) => one.severity === "error").slice(0, 4);
+  const unhealthy = state.fleet.unhealthy.slice(0, 8), errors = state.problems.items.filter((one) => one.severity === "error").slice(0, 6), warnings = state.problems.items.filter((one) => one.severity === "warning").slice(0, 6 - errors.length);
   return [
-    h("h2", { class: "unseen" }, "Overview"), unhealthy.length ? section("Proxies with problems", h("ul", { class: "items" }, unhealthy.map((row) => h("li", {}, link(toProxy(row.id), proxyName(row)), " ", mark(STATE[row.state], stateText(row, now)), row.services.length ? h("p", { class: "soft" }, "serves ", row.services.slice(0, 3).map(([host, namespace], index) => [index ? ", " : "", serviceLink({ host, namespace })])) : null)))) : null,
+    h("h2", { class: "unseen" }, "Overview"), unhealthy.length ? section("Proxies with problems", h("ul", { class: "items" }, unhealthy.map((row) => h("li", {}, link(toProxy(row.id), proxyName(row)), " ", mark(STATE[row.state], stateText(row, now)), row.error ? h("p", {}, errorOf(row)) : null, row.services.length ? h("p", { class: "soft" }, "serves ", row.services.slice(0, 3).map(([host, namespace], index) => [index ? ", " : "", serviceLink({ host, namespace })])) : null)))) : null,
     errors.length ? section("Errors", h("ul", { class: "items" }, errors.map(problemItem))) : null,
-    section("What changed", changes.length ? h("ul", { class: "items" }, changes.map((change) => changeItem(change))) : h("p", { class: "none" }, "Nothing has changed since the control plane started."), state.changes.length > 6 ? link(to("changes"), "all changes") : null),
+    warnings.length ? section("Warnings", h("ul", { class: "items" }, warnings.map(problemItem))) : null,
+    unhealthy.length || errors.length || warnings.length ? null : h("p", { class: "none" }, "Choose a namespace or a gateway, or search for a service, a proxy or an object."),
   ];
 }

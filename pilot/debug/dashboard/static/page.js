@@ -3,7 +3,7 @@ import { drawAnswer, drawTiles } from "./answer.js";
 import { charts, pointOf } from "./charts.js";
 import { ago, ask, clock, command, h, link, listenToSelection, parse, setClock, show, span, to } from "./dom.js";
 import { Graph, legend } from "./graph.js";
-import { drawCertificates, drawChanges, drawProblems, drawProxies, overview } from "./lists.js";
+import { drawCertificates, drawChanges, drawProblems, drawProxies, overview, recentChanges } from "./lists.js";
 import { drawObject } from "./object.js";
 import { drawProxy, drawResource, drawResources } from "./proxy.js";
 import { listenToSearch } from "./search.js";
@@ -38,6 +38,7 @@ async function navigate() {
   if (before.parts.join("/") !== view.parts.join("/")) shouldFocus = true;
   shouldCenter = view.kind === "service" || view.kind === "edge";
   const isTyping = document.activeElement?.type === "search" && view.kind === before.kind && view.parts.join("/") === before.parts.join("/");
+  drawHead();
   if (opened() !== openedBy(before)) await fetchMesh(true);
   await draw(true);
   if (!isTyping && before.parts.join("/") !== view.parts.join("/")) reveal();
@@ -46,7 +47,6 @@ async function navigate() {
 // Scrolls to the details if they are out of sight, or below the graph.
 function reveal() {
   const target = GRAPHS.has(view.kind) && view.kind ? by("detail") : by("view"), { top } = target.getBoundingClientRect();
-  if (view.kind === "object" && target.querySelector(".marked")) return;
   if (top < 0 || top > innerHeight / 2) target.scrollIntoView({ block: "start" });
 }
 
@@ -122,11 +122,17 @@ async function draw(isNew = false) {
     show(target, content);
     await after(target);
     if (isNew) focusContent(target);
-    if (isNew && view.kind === "object") target.querySelector(".marked")?.scrollIntoView({ block: "center" });
+    if (isNew && view.kind === "object") showMark(target);
   } catch (error) {
     if (current === asked) replaceOther(target);
     if (current === asked) show(target, h("h2", {}, "Not found"), h("p", { class: "none" }, error.message), h("p", {}, link("#/", "back to the mesh")));
   }
+}
+
+// Scrolls the listing to its marked line, but not the page, whose first lines say what is wrong.
+function showMark(target) {
+  const line = target.querySelector(".marked"), listing = line?.closest(".listing");
+  if (listing) listing.scrollTop += line.getBoundingClientRect().top - listing.getBoundingClientRect().top - listing.clientHeight / 3;
 }
 
 // Empties an element that shows another view, because only the same view is updated in place.
@@ -184,8 +190,11 @@ function stall() {
 
 function drawHead() {
   if (!state.fleet) return;
-  drawAnswer(by("answer"), state, now());
-  drawTiles(by("tiles"), state);
+  const isOverview = !view.kind, recent = by("recent");
+  drawAnswer(by("answer"), state, now(), !isOverview);
+  drawTiles(by("tiles"), state, !isOverview);
+  recent.hidden = !isOverview || isEmpty();
+  if (!recent.hidden) show(recent, recentChanges(state));
 }
 
 // -- data ------------------------------------------------------------------------------------------------------------
@@ -285,5 +294,5 @@ listenToSelection(() => { cache = { key: "", text: "" }; drawHead(); draw(); });
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); shouldFocus = true; focusContent(); });
 document.addEventListener("keydown", (event) => { if (event.key === "Escape" && view.kind && !event.target.closest?.("#search")) location.hash = above(); });
 const firstMesh = fetchMesh(true).then(() => draw(true));
-setInterval(() => { banner(); for (const one of document.querySelectorAll(".age")) if (one.textContent !== ago(one.dataset.time) && getSelection().isCollapsed) one.textContent = ago(one.dataset.time); if (state.fleet?.unhealthy.length) drawAnswer(by("answer"), state, now()); }, 1000);
+setInterval(() => { banner(); for (const one of document.querySelectorAll(".age")) if (one.textContent !== ago(one.dataset.time) && getSelection().isCollapsed) one.textContent = ago(one.dataset.time); if (state.fleet?.unhealthy.length) drawAnswer(by("answer"), state, now(), Boolean(view.kind)); }, 1000);
 listen();

@@ -21,8 +21,8 @@ export function drawService(service, state) {
     section(`Endpoints: ${service.total < 0 ? "none by design" : `${service.ready} of ${service.total} ready`}`, endpoints(service)),
     section("Certificates", h("p", {}, "Mutual TLS is ", h("b", {}, MTLS[service.mtls] || "unknown"), service.mtlsBy.length ? [" because of ", objectLink(service.mtlsBy[service.mtlsBy.length - 1])] : " by default", "."),
       service.accounts.length ? h("p", {}, "Its workloads identify themselves as ", service.accounts.map((account, index) => [index ? ", " : "", h("code", {}, `${namespace}/sa/${account}`)]), ". ", link(to("certificates"), "CA certificates")) : null),
-    changes.length ? section("What changed", h("ul", { class: "items" }, changes.map((change) => changeItem(change)))) : null,
-    section("CLI", command(`pilotctl describe service ${host.split(".")[0]} -n ${namespace}`), service.endpoints.find((one) => one.proxy) ? command(`pilotctl proxy-config clusters ${podOf(service)} --fqdn ${host}`) : null),
+    changes.length ? section("What changed", h("ul", { class: "items" }, changes.map((change) => changeItem(change, state)))) : null,
+    section("CLI", command(`pilotctl describe svc/${host.endsWith(".svc.cluster.local") ? host.split(".")[0] : host}.${namespace}`), service.problems.length || service.reasons.length ? command(`pilotctl problems -n ${namespace}`) : null, service.endpoints.find((one) => one.proxy) ? command(`pilotctl proxy-config clusters ${podOf(service)} --fqdn ${host}`) : null),
   ];
 }
 
@@ -103,7 +103,7 @@ export function drawNamespace(name, state, now) {
     unhealthy.length ? section("Proxies with problems", h("ul", { class: "items" }, unhealthy.slice(0, 8).map((row) => h("li", {}, link(toProxy(row.id), proxyName(row)), " ", mark(STATE[row.state], stateText(row, now)))))) : null,
     problems.length ? section("Problems", h("ul", { class: "items" }, problems.map(problemItem))) : null,
     section(count(services.length, "service"), h("ul", { class: services.some((one) => shortHost(one.host, name).length > 20) ? "services long" : "services" }, services.slice(0, MOST).map((one) => h("li", {}, serviceLink(one), h("span", { class: "soft" }, one.total < 0 ? "" : ` ${one.ready}/${one.total}`), levelOf(one) === "ok" ? null : [" ", mark(levelOf(one), wordsOf(one))]))), services.length > MOST ? h("p", { class: "soft" }, `${number(services.length - MOST)} more: search for one.`) : null),
-    changes.length ? section("What changed", h("ul", { class: "items" }, changes.map((change) => changeItem(change)))) : null,
+    changes.length ? section("What changed", h("ul", { class: "items" }, changes.map((change) => changeItem(change, state)))) : null,
   ];
 }
 

@@ -22,6 +22,7 @@ SECTIONS = (
         {
             "proxy-status": f"{_COMMANDS}.proxy_status:proxy_status",
             "proxy-config": f"{_COMMANDS}.proxy_config:proxy_config",
+            "ztunnel-config": f"{_COMMANDS}.ztunnel_config:ztunnel_config",
             "describe": f"{_COMMANDS}.describe:describe",
             "explain": f"{_COMMANDS}.explain:explain",
             "authz": f"{_COMMANDS}.authz:authz",
@@ -85,7 +86,6 @@ HINTS = {
     "experimental": "commands of istioctl experimental are top-level commands here: pilotctl --help lists them",
     "x": "commands of istioctl experimental are top-level commands here: pilotctl --help lists them",
     "precheck": "use pilotctl install --dry-run, which checks everything with the API server",
-    "ztunnel-config": "use pilotctl internal-debug ambientz",
     "help": "use pilotctl --help or pilotctl COMMAND --help",
     "metrics": "not supported: ask Prometheus for the metrics of workloads",
     "injector": _NO_INJECTOR,
@@ -102,7 +102,7 @@ INTERRUPTED = 130
 @click.group(
     cls=LazyGroup,
     sections=SECTIONS,
-    aliases={"ps": "proxy-status", "pc": "proxy-config", "d": "dashboard", "dash": "dashboard"},
+    aliases={"ps": "proxy-status", "pc": "proxy-config", "zc": "ztunnel-config", "d": "dashboard", "dash": "dashboard"},
     hints=HINTS,
     context_settings={
         "help_option_names": ["-h", "--help"],

@@ -25,7 +25,18 @@ class Section(NamedTuple):
     commands: Mapping[str, str]
 
 
-class LazyGroup(click.Group):
+class AliasGroup(click.Group):
+    """A group that also accepts other names of its commands, as in istioctl. `aliases` maps them to names."""
+
+    def __init__(self, *arguments: Any, aliases: Mapping[str, str] | None = None, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.aliases = aliases or {}
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, self.aliases.get(cmd_name, cmd_name))
+
+
+class LazyGroup(AliasGroup):
     """A group whose commands are imported on demand, so that no command imports the dependencies of the others.
 
     `hints` are messages for commands and options that do not exist.
@@ -35,13 +46,11 @@ class LazyGroup(click.Group):
         self,
         *arguments: Any,
         sections: Sequence[Section] = (),
-        aliases: Mapping[str, str] | None = None,
         hints: Mapping[str, str] | None = None,
         **more: Any,
     ) -> None:
         super().__init__(*arguments, **more)
         self._sections = sections
-        self._aliases = aliases or {}
         self._hints = hints or {}
         self._places = {name: place for section in sections for name, place in section.commands.items()}
 
@@ -49,7 +58,7 @@ class LazyGroup(click.Group):
         return [*self._places, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        name = self._aliases.get(cmd_name, cmd_name)
+        name = self.aliases.get(cmd_name, cmd_name)
         if name not in self._places:
             return super().get_command(ctx, name)
         module, _, attribute = self._places[name].partition(":")
@@ -62,7 +71,7 @@ class LazyGroup(click.Group):
         """Return the command that the first argument names. The error for an unknown command suggests another one."""
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
-            suggestion = did_you_mean(name, [*self.list_commands(ctx), *self._aliases])
+            suggestion = did_you_mean(name, [*self.list_commands(ctx), *self.aliases])
             hint = f"; {self._hints[name]}" if name in self._hints else suggestion
             ctx.fail(f"No such command {name!r}{hint or '.'}")
         return super().resolve_command(ctx, args)
@@ -95,7 +104,7 @@ class LazyGroup(click.Group):
                 formatter.write_dl(rows)
 
     def _label(self, name: str) -> str:
-        return ", ".join([name, *(alias for alias, whole in self._aliases.items() if whole == name)])
+        return ", ".join([name, *(alias for alias, whole in self.aliases.items() if whole == name)])
 
     def _short_help(self, ctx: click.Context, name: str) -> str:
         command = self.get_command(ctx, name)

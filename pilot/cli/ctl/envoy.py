@@ -138,22 +138,26 @@ def set_levels(address: str, levels: dict[str, str]) -> str:
     return text
 
 
-def request_admin(address: str, page: str, method: str = "GET") -> str:
-    """Return the body of an admin page. Raise CommandError if Envoy is unreachable or returns an error."""
+def request_admin(address: str, page: str, method: str = "GET", program: str = "Envoy") -> str:
+    """Return the body of an admin page. Raise CommandError if the program is unreachable or returns an error.
+
+    The program is Envoy, or ztunnel, whose admin interface is similar. The option for its address has the same name.
+    """
+    option = f"--{program.lower()}"
     try:
         url = parse_address(address, ADMIN_PORT)
         response = send(f"{url}/{page}", method, seconds=SECONDS)
     except AddressError as error:
-        raise CommandError(f"--envoy: {error}") from error
+        raise CommandError(f"{option}: {error}") from error
     except UnreachableError as error:
-        raise CommandError(f"cannot reach the Envoy at {url}: {error}") from error
+        raise CommandError(f"cannot reach the {program} at {url}: {error}") from error
     if response.status != 200:
         path = page.partition("?")[0]
         reason = response.text.strip().partition("\n")[0]
         if response.status == 400 and reason:
-            raise CommandError(f"the Envoy at {url} rejected /{page}: {reason}")
+            raise CommandError(f"the {program} at {url} rejected /{page}: {reason}")
         raise CommandError(
-            f"{url}/{path} returned {response.status} {response.reason}; --envoy takes Envoy's admin address, "
+            f"{url}/{path} returned {response.status} {response.reason}; {option} takes {program}'s admin address, "
             f"port {ADMIN_PORT} by default"
         )
     return response.text

@@ -24,7 +24,7 @@ def read_files(paths: Iterable[str]) -> dict[str, bytes]:
 
     Raise CommandError if a file or folder is unreadable, or if a directory contains no configuration files.
     """
-    return {path: _read(path) for argument in paths for path in _below(argument)}
+    return {path: read_file(path) for argument in paths for path in _below(argument)}
 
 
 def write_file(path: str, text: str) -> None:
@@ -67,7 +67,8 @@ def _fail(error: OSError) -> NoReturn:
     raise CommandError(f"cannot read {error.filename}: {error.strerror or error}") from error
 
 
-def _read(path: str) -> bytes:
+def read_file(path: str) -> bytes:
+    """Return the content of a file or of standard input. Raise CommandError if it is unreadable."""
     try:
         if path == STANDARD_INPUT:
             return sys.stdin.buffer.read()

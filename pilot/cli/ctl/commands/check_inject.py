@@ -12,6 +12,7 @@ from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, with_cluster
 from pilot.cli.ctl.command import with_output
 from pilot.cli.ctl.output import CommandResult, TextTable
+from pilot.cli.ctl.workload_name import WorkloadName, parse_workload, read_workload
 from pilot.kube.object_client import ResourceKey, VersionedKind
 
 if TYPE_CHECKING:
@@ -19,39 +20,31 @@ if TYPE_CHECKING:
 
 Plain = dict[str, Any]
 Labels = Mapping[str, str]
-_KINDS = {
-    "pod": VersionedKind("v1", "Pod"),
-    "deployment": VersionedKind("apps/v1", "Deployment"),
-    "statefulset": VersionedKind("apps/v1", "StatefulSet"),
-    "daemonset": VersionedKind("apps/v1", "DaemonSet"),
-    "job": VersionedKind("batch/v1", "Job"),
-}
 _WEBHOOKS = VersionedKind("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration")
 _HEAD = ("WEBHOOK", "REVISION", "INJECTED", "REASON")
 _PREVENTING = {"istio-injection": "disabled", "sidecar.istio.io/inject": "false"}
 
 
 @click.command()
-@click.argument("workload", required=False, metavar="[KIND/]NAME[.NAMESPACE]")
+@click.argument("name", required=False, metavar="[KIND/]NAME[.NAMESPACE]")
 @click.option("-n", "--namespace", default="", help="namespace of the workload (default: default)")
 @click.option("-l", "--labels", default="", metavar="NAME=VALUE,…", help="check a Pod with these labels instead")
 @with_output
 @with_cluster
-def check_inject(cluster: Cluster, workload: str | None, namespace: str, labels: str) -> CommandResult:
+def check_inject(cluster: Cluster, name: str | None, namespace: str, labels: str) -> CommandResult:
     """Show which webhook injects a workload, and why.
 
     WORKLOAD is a Pod or, for example, deployment/web. With --labels, the Pods of a namespace with these labels.
     """
-    if (workload is None) == (not labels):
+    if (name is None) == (not labels):
         raise click.UsageError("specify either a workload or --labels")
-    kind, name, own_namespace = _parse(workload or "")
-    namespace = own_namespace or namespace or "default"
+    workload = parse_workload(name or "", namespace or "default")
 
     async def work(objects: ObjectClient, _: ObjectClient) -> list[Plain]:
-        around = await objects.get(ResourceKey(VersionedKind("v1", "Namespace"), "", namespace))
+        around = await objects.get(ResourceKey(VersionedKind("v1", "Namespace"), "", workload.namespace))
         if around is None:
-            raise CommandError(f"there is no namespace {namespace}")
-        pod = _parse_labels(labels) if labels else await _pod_labels(objects, kind, namespace, name)
+            raise CommandError(f"there is no namespace {workload.namespace}")
+        pod = _parse_labels(labels) if labels else await _pod_labels(objects, workload)
         configurations = [one for one in await objects.list(_WEBHOOKS) if _is_injector(one)]
         return [_verdict(one, around["metadata"].get("labels") or {}, pod) for one in configurations]
 
@@ -65,16 +58,6 @@ def check_inject(cluster: Cluster, workload: str | None, namespace: str, labels:
     )
 
 
-def _parse(text: str) -> tuple[str, str, str]:
-    """Return the kind, the name and the namespace in an argument."""
-    kind, _, rest = text.rpartition("/")
-    name, _, namespace = rest.partition(".")
-    kind = (kind or "pod").lower().removesuffix("s")
-    if kind not in _KINDS:
-        raise click.UsageError(f"the kind {kind!r} is none of {', '.join(_KINDS)}")
-    return kind, name, namespace
-
-
 def _parse_labels(text: str) -> dict[str, str]:
     pairs = [part.partition("=") for part in text.split(",")]
     if not all(name and equals for name, equals, _ in pairs):
@@ -82,11 +65,9 @@ def _parse_labels(text: str) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-async def _pod_labels(objects: ObjectClient, kind: str, namespace: str, name: str) -> Labels:
-    plain = await objects.get(ResourceKey(_KINDS[kind], namespace, name))
-    if plain is None:
-        raise CommandError(f"there is no {kind} {namespace}/{name}")
-    pod = plain if kind == "pod" else plain["spec"]["template"]
+async def _pod_labels(objects: ObjectClient, workload: WorkloadName) -> Labels:
+    plain = await read_workload(objects, workload)
+    pod = plain if workload.kind == "pod" else plain["spec"]["template"]
     labels: Labels = (pod.get("metadata") or {}).get("labels") or {}
     return labels
 

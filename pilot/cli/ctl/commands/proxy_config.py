@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from pilot.cli.ctl.client import CommandError
-from pilot.cli.ctl.command import with_client, with_output
+from pilot.cli.ctl.command import AliasGroup, with_client, with_output
 from pilot.cli.ctl.completions import complete_namespaces, complete_proxies, complete_resources
 from pilot.cli.ctl.envoy import set_levels
 from pilot.cli.ctl.envoy_admin import open_admin
@@ -41,7 +41,7 @@ SUMMARIES = {
     "ecds": "Show filters that are delivered separately over ECDS.",
 }
 NOTHING = "None."
-ALIASES = {
+ALIASES = {name.removesuffix("s"): name for name in KINDS} | {
     "a": "all",
     "b": "bootstrap",
     "c": "clusters",
@@ -85,15 +85,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _NO_FILTER = Filters()._asdict()
 
 
-class _AliasGroup(click.Group):
-    """A group that also accepts the singular and the short form of a command's name, as in istioctl."""
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        name = ALIASES.get(cmd_name, cmd_name)
-        return super().get_command(ctx, name) or super().get_command(ctx, f"{name}s")
-
-
-@click.group(cls=_AliasGroup)
+@click.group(cls=AliasGroup, aliases=ALIASES)
 def proxy_config() -> None:
     """Show the configuration of a proxy: clusters, listeners, routes and more.
 

@@ -1,0 +1,63 @@
+"""The argument [KIND/]NAME[.NAMESPACE] of commands, and the Pods that it selects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from pilot.cli.ctl.client import CommandError
+from pilot.cli.ctl.cluster import Cluster
+from pilot.cli.ctl.forwarding import find_pods
+from pilot.kube.object_client import ResourceKey, VersionedKind
+
+if TYPE_CHECKING:
+    from pilot.kube.object_client import ObjectClient
+
+Plain = dict[str, Any]
+KINDS = {
+    "pod": VersionedKind("v1", "Pod"),
+    "deployment": VersionedKind("apps/v1", "Deployment"),
+    "statefulset": VersionedKind("apps/v1", "StatefulSet"),
+    "daemonset": VersionedKind("apps/v1", "DaemonSet"),
+    "job": VersionedKind("batch/v1", "Job"),
+}
+
+
+class WorkloadName(NamedTuple):
+    """The kind in lower case, the name, and the namespace of a Pod or of its owner."""
+
+    kind: str
+    name: str
+    namespace: str
+
+
+def parse_workload(text: str, namespace: str) -> WorkloadName:
+    """Return the workload that an argument names. `namespace` is that of a name without one."""
+    kind, _, rest = text.rpartition("/")
+    name, _, own_namespace = rest.partition(".")
+    kind = (kind or "pod").lower().removesuffix("s")
+    if kind not in KINDS:
+        raise click.UsageError(f"the kind {kind!r} is none of {', '.join(KINDS)}")
+    return WorkloadName(kind, name, own_namespace or namespace)
+
+
+async def read_workload(objects: ObjectClient, workload: WorkloadName) -> Plain:
+    """Return the object of a workload. Raise CommandError if there is none."""
+    plain = await objects.get(ResourceKey(KINDS[workload.kind], workload.namespace, workload.name))
+    if plain is None:
+        raise CommandError(f"there is no {workload.kind} {workload.namespace}/{workload.name}")
+    return plain
+
+
+def find_workload_pod(cluster: Cluster, workload: WorkloadName) -> Plain:
+    """Return the Pod, or the first running Pod of a workload. Raise CommandError if there is none."""
+    plain = cluster.run(lambda objects, _: read_workload(objects, workload))
+    if workload.kind == "pod":
+        return plain
+    labels = plain["spec"].get("selector", {}).get("matchLabels") or {}
+    selector = ",".join(f"{name}={value}" for name, value in labels.items())
+    pods = find_pods(cluster, workload.namespace, selector) if selector else []
+    if not pods:
+        raise CommandError(f"the {workload.kind} {workload.namespace}/{workload.name} has no running Pod")
+    return pods[0]

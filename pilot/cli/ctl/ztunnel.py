@@ -15,31 +15,13 @@ from pilot.cli.ctl.connection import SYSTEM
 from pilot.cli.ctl.envoy import ADMIN_PORT, request_admin
 from pilot.cli.ctl.files import read_file
 from pilot.cli.ctl.forwarding import find_pods, forward
+from pilot.cli.ctl.tables.ztunnels import PodKey, ZtunnelDump
 from pilot.cli.ctl.workload_name import find_workload_pod, parse_workload
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Plain = dict[str, Any]
 _APP = "ztunnel"
 _SELECTOR = f"app={_APP}"
-
-
-class PodKey(NamedTuple):
-    """The namespace and name of a Pod."""
-
-    namespace: str
-    name: str
-
-
-class ZtunnelDump:
-    """The config_dump of a ztunnel. `workload` is the Pod that the user named, if it is not the ztunnel itself."""
-
-    def __init__(self, dump: Plain, workload: PodKey | None = None) -> None:
-        self.dump, self.workload = dump, workload
-
-    def objects(self, field: str) -> list[Plain]:
-        """Return the objects in a field, which is a list, or a map in older versions of ztunnel."""
-        value = self.dump.get(field) or ()
-        return [entry for entry in (value.values() if isinstance(value, dict) else value) if isinstance(entry, dict)]
 
 
 class ZtunnelSelection(NamedTuple):

@@ -12,6 +12,7 @@ import click
 
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.command import AliasGroup, with_client, with_output
+from pilot.cli.ctl.commands.rootca_compare import rootca_compare
 from pilot.cli.ctl.completions import complete_namespaces, complete_proxies, complete_resources
 from pilot.cli.ctl.envoy import set_levels
 from pilot.cli.ctl.envoy_admin import open_admin
@@ -49,6 +50,7 @@ ALIASES = {name.removesuffix("s"): name for name in KINDS} | {
     "l": "listeners",
     "o": "log",
     "r": "routes",
+    "rc": "rootca-compare",
     "s": "secrets",
 }
 OPTIONS = {
@@ -174,6 +176,7 @@ def _with_own_secrets(target: ProxyTarget) -> tuple[ProxyTarget, list[str]]:
 
 for _name, (_short_type, _table_module) in KINDS.items():
     _add(_name, _short_type, _table_module)
+proxy_config.add_command(rootca_compare)
 
 
 @proxy_config.command("all", help=f"Show all resources of a proxy.\n\n{PROXY}")

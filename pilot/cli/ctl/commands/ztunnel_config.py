@@ -10,7 +10,8 @@ import click
 from pilot.cli.ctl.command import AliasGroup, with_output
 from pilot.cli.ctl.output import CommandResult, TextTable
 from pilot.cli.ctl.tables import ztunnels as tables
-from pilot.cli.ctl.ztunnel import ZtunnelDump, ZtunnelSelection, with_ztunnel_dump, with_ztunnels
+from pilot.cli.ctl.tables.ztunnels import ZtunnelDump
+from pilot.cli.ctl.ztunnel import ZtunnelSelection, with_ztunnel_dump, with_ztunnels
 
 ALIASES = {
     "w": "workload",
@@ -52,7 +53,7 @@ def ztunnel_config() -> None:
 @with_ztunnel_dump()
 def workload(dump: ZtunnelDump, ip: str, inside: str, on: str) -> CommandResult:
     selected = tables.workloads(dump, ip, inside, on)
-    return CommandResult(selected, [tables.workload_table(dump, selected)])
+    return CommandResult(selected, [TextTable(*tables.workload_table(dump, selected))])
 
 
 @ztunnel_config.command(help=f"Show services: addresses, waypoints and the number of healthy endpoints.\n\n{POD}.")
@@ -61,7 +62,7 @@ def workload(dump: ZtunnelDump, ip: str, inside: str, on: str) -> CommandResult:
 @with_ztunnel_dump()
 def service(dump: ZtunnelDump, inside: str) -> CommandResult:
     selected = tables.services(dump, inside)
-    return CommandResult(selected, [tables.service_table(dump, selected)])
+    return CommandResult(selected, [TextTable(*tables.service_table(dump, selected))])
 
 
 @ztunnel_config.command(help=f"Show authorization policies.\n\n{POD}.")
@@ -70,7 +71,7 @@ def service(dump: ZtunnelDump, inside: str) -> CommandResult:
 @with_ztunnel_dump()
 def policy(dump: ZtunnelDump, inside: str) -> CommandResult:
     selected = tables.policies(dump, inside)
-    return CommandResult(selected, [tables.policy_table(selected)])
+    return CommandResult(selected, [TextTable(*tables.policy_table(selected))])
 
 
 @ztunnel_config.command(help=f"Show certificates with their validity.\n\n{POD}.")
@@ -78,7 +79,7 @@ def policy(dump: ZtunnelDump, inside: str) -> CommandResult:
 @with_ztunnel_dump(needs_one=True)
 def certificate(dump: ZtunnelDump) -> CommandResult:
     certificates = dump.objects("certificates")
-    return CommandResult(certificates, [tables.certificate_table(certificates)])
+    return CommandResult(certificates, [TextTable(*tables.certificate_table(certificates))])
 
 
 @ztunnel_config.command(help=f"Show open connections of workloads.\n\n{POD}, and only its connections are shown.")
@@ -89,7 +90,7 @@ def certificate(dump: ZtunnelDump) -> CommandResult:
 @with_ztunnel_dump(needs_one=True)
 def connections(dump: ZtunnelDump, inside: str, direction: str | None, raw: bool) -> CommandResult:
     selected = tables.connections(dump, inside)
-    return CommandResult(selected, [tables.connection_table(dump, selected, direction or "", raw)])
+    return CommandResult(selected, [TextTable(*tables.connection_table(dump, selected, direction or "", raw))])
 
 
 @ztunnel_config.command("all", help=f"Show everything, or the whole config_dump with -o json.\n\n{POD}.")
@@ -111,7 +112,7 @@ def _tables(dump: ZtunnelDump, headers: bool) -> Iterator[str | TextTable]:
     ):
         yield ""
         yield from (f"------ {heading} INFO ------", "") if headers else ()
-        yield table
+        yield TextTable(*table)
 
 
 @ztunnel_config.command(help=f"Show or change the log levels of ztunnels, by default of all.\n\n{POD}.")

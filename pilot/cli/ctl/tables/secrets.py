@@ -32,17 +32,26 @@ def rows(secrets: Iterable[dict[str, Any]], now: datetime.datetime | None = None
 def _rows(secret: dict[str, Any], now: datetime.datetime) -> list[tuple[str, ...]]:
     if secret.keys() <= {"name"}:
         return [(secret.get("name", ""), "-", "WARMING", "no", "-", "-", "-", "Envoy has not received it")]
-    name, kind, pem = secret.get("name", ""), "Cert Chain", secret.get("tlsCertificate", {}).get("certificateChain", {})
-    if not pem:
-        context = secret.get("validationContext") or secret.get("combinedValidationContext", {}).get(
-            "defaultValidationContext", {}
-        )
-        kind, pem = "CA", context.get("trustedCa", {})
-    try:
-        certificates = x509.load_pem_x509_certificates(_content(pem))
-    except (ValueError, binascii.Error):
+    name, kind = secret.get("name", ""), "Cert Chain" if _chain(secret) else "CA"
+    if not (certificates := read_certificates(secret)):
         return [(name, kind, "ACTIVE", "no", "-", "-", "-", "contains no certificate")]
     return [(name, kind, "ACTIVE", *_cells(certificate, now)) for certificate in certificates]
+
+
+def read_certificates(secret: dict[str, Any]) -> list[x509.Certificate]:
+    """Return the certificate chain or the roots in a secret, or [] if it contains no valid certificate."""
+    context = secret.get("validationContext") or secret.get("combinedValidationContext", {}).get(
+        "defaultValidationContext", {}
+    )
+    try:
+        return x509.load_pem_x509_certificates(_content(_chain(secret) or context.get("trustedCa", {})))
+    except (ValueError, binascii.Error):
+        return []
+
+
+def _chain(secret: dict[str, Any]) -> dict[str, Any]:
+    chain: dict[str, Any] = secret.get("tlsCertificate", {}).get("certificateChain", {})
+    return chain
 
 
 def _content(source: dict[str, Any]) -> bytes:

@@ -1,21 +1,39 @@
-"""Tables of ztunnel-config, and the objects in a config_dump that its filters select."""
+"""Workloads, services, policies, certificates and connections in the config_dump of a ztunnel."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator
-from typing import Any
-
-from pilot.cli.ctl.output import TextTable
-from pilot.cli.ctl.ztunnel import PodKey, ZtunnelDump
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 Plain = dict[str, Any]
+Table = tuple[tuple[str, ...], Sequence[tuple[str, ...]]]
+"""The head and the rows of a table."""
 NONE = "None"
 _WORKLOADS = ("NAMESPACE", "POD NAME", "ADDRESS", "NODE", "WAYPOINT", "PROTOCOL")
 _SERVICES = ("NAMESPACE", "SERVICE NAME", "SERVICE VIP", "WAYPOINT", "ENDPOINTS")
 _POLICIES = ("NAMESPACE", "POLICY NAME", "ACTION", "SCOPE")
 _CERTIFICATES = ("CERTIFICATE NAME", "TYPE", "STATUS", "VALID CERT", "SERIAL NUMBER", "NOT AFTER", "NOT BEFORE")
 _CONNECTIONS = ("WORKLOAD", "DIRECTION", "LOCAL", "REMOTE", "REMOTE TARGET", "PROTOCOL")
+
+
+class PodKey(NamedTuple):
+    """The namespace and name of a Pod."""
+
+    namespace: str
+    name: str
+
+
+class ZtunnelDump:
+    """The config_dump of a ztunnel. `workload` is the Pod that the user named, if it is not the ztunnel itself."""
+
+    def __init__(self, dump: Plain, workload: PodKey | None = None) -> None:
+        self.dump, self.workload = dump, workload
+
+    def objects(self, field: str) -> list[Plain]:
+        """Return the objects in a field, which is a list, or a map in older versions of ztunnel."""
+        value = self.dump.get(field) or ()
+        return [entry for entry in (value.values() if isinstance(value, dict) else value) if isinstance(entry, dict)]
 
 
 def workloads(dump: ZtunnelDump, address: str = "", namespace: str = "", node: str = "") -> list[Plain]:
@@ -31,7 +49,7 @@ def workloads(dump: ZtunnelDump, address: str = "", namespace: str = "", node: s
     return sorted(selected, key=lambda one: (_name(one), str(one.get("node"))))
 
 
-def workload_table(dump: ZtunnelDump, selected: Iterable[Plain]) -> TextTable:
+def workload_table(dump: ZtunnelDump, selected: Iterable[Plain]) -> Table:
     waypoints = _service_names(dump)
     rows = [
         (
@@ -44,7 +62,7 @@ def workload_table(dump: ZtunnelDump, selected: Iterable[Plain]) -> TextTable:
         )
         for one in selected
     ]
-    return TextTable(_WORKLOADS, rows)
+    return _WORKLOADS, rows
 
 
 def services(dump: ZtunnelDump, namespace: str = "") -> list[Plain]:
@@ -53,7 +71,7 @@ def services(dump: ZtunnelDump, namespace: str = "") -> list[Plain]:
     return sorted(selected, key=lambda one: (_name(one), str(one.get("hostname"))))
 
 
-def service_table(dump: ZtunnelDump, selected: Iterable[Plain]) -> TextTable:
+def service_table(dump: ZtunnelDump, selected: Iterable[Plain]) -> Table:
     waypoints = _service_names(dump)
     healthy = {one.get("uid") for one in dump.objects("workloads") if one.get("status") == "Healthy"}
     rows = []
@@ -62,7 +80,7 @@ def service_table(dump: ZtunnelDump, selected: Iterable[Plain]) -> TextTable:
         ready = sum(endpoint.get("workloadUid") in healthy for endpoint in endpoints)
         vips = ",".join(_ip(vip) for vip in one.get("vips") or ())
         rows.append((*_name(one), vips, _waypoint(one, waypoints), f"{ready}/{len(endpoints)}"))
-    return TextTable(_SERVICES, rows)
+    return _SERVICES, rows
 
 
 def policies(dump: ZtunnelDump, namespace: str = "") -> list[Plain]:
@@ -70,13 +88,13 @@ def policies(dump: ZtunnelDump, namespace: str = "") -> list[Plain]:
     return sorted((one for one in dump.objects("policies") if _is_in(one, namespace)), key=_name)
 
 
-def policy_table(selected: Iterable[Plain]) -> TextTable:
-    return TextTable(_POLICIES, [(*_name(one), one.get("action", ""), one.get("scope", "")) for one in selected])
+def policy_table(selected: Iterable[Plain]) -> Table:
+    return _POLICIES, [(*_name(one), one.get("action", ""), one.get("scope", "")) for one in selected]
 
 
-def certificate_table(certificates: Iterable[Plain], now: datetime.datetime | None = None) -> TextTable:
+def certificate_table(certificates: Iterable[Plain], now: datetime.datetime | None = None) -> Table:
     time = now or datetime.datetime.now(datetime.UTC)
-    return TextTable(_CERTIFICATES, [row for one in certificates for row in _certificate_rows(one, time)])
+    return _CERTIFICATES, [row for one in certificates for row in _certificate_rows(one, time)]
 
 
 def _certificate_rows(one: Plain, now: datetime.datetime) -> Iterator[tuple[str, ...]]:
@@ -111,14 +129,12 @@ def connections(dump: ZtunnelDump, namespace: str = "") -> list[Plain]:
     states = [(one.get("info") or {}, one) for one in dump.objects("workloadState")]
     pod = dump.workload
     selected = [
-        (info, one)
-        for info, one in states
-        if (PodKey(*_name(info)) == pod if pod else _is_in(info, namespace))
+        (info, one) for info, one in states if (PodKey(*_name(info)) == pod if pod else _is_in(info, namespace))
     ]
     return [one for info, one in sorted(selected, key=lambda pair: _name(pair[0]))]
 
 
-def connection_table(dump: ZtunnelDump, selected: Iterable[Plain], direction: str = "", raw: bool = False) -> TextTable:
+def connection_table(dump: ZtunnelDump, selected: Iterable[Plain], direction: str = "", raw: bool = False) -> Table:
     """Return the table of connections in one direction, or in both. With `raw`, addresses are not replaced by names."""
     names = {} if raw else _names_by_ip(dump)
     rows = []
@@ -132,7 +148,7 @@ def connection_table(dump: ZtunnelDump, selected: Iterable[Plain], direction: st
                     (name, way.capitalize(), *(_named(each.get(end), names) for end in ends), each.get("protocol", ""))
                     for each in both.get(way) or ()
                 ]
-    return TextTable(_CONNECTIONS, rows)
+    return _CONNECTIONS, rows
 
 
 def _names_by_ip(dump: ZtunnelDump) -> dict[str, str]:
@@ -154,7 +170,7 @@ def _named(address: str | None, names: dict[str, str]) -> str:
 
 def _service_names(dump: ZtunnelDump) -> dict[str, str]:
     """Return the names of services by the forms that refer to a waypoint: NAMESPACE/HOST, and NETWORK/ADDRESS."""
-    names = {}
+    names: dict[str, str] = {}
     for one in dump.objects("services"):
         for reference in (f"{one.get('namespace')}/{one.get('hostname')}", *(one.get("vips") or ())):
             names.setdefault(reference, str(one.get("name", "")))

@@ -27,6 +27,7 @@ SECTIONS = (
             "explain": f"{_COMMANDS}.explain:explain",
             "authz": f"{_COMMANDS}.authz:authz",
             "waypoint": f"{_COMMANDS}.waypoint:waypoint",
+            "metrics": f"{_COMMANDS}.metrics:metrics",
         },
     ),
     Section(
@@ -57,6 +58,8 @@ SECTIONS = (
             "manifest": f"{_COMMANDS}.manifest:manifest",
             "profile": f"{_COMMANDS}.profile:profile",
             "translate": f"{_COMMANDS}.translate:translate",
+            "precheck": f"{_COMMANDS}.precheck:precheck",
+            "workload": f"{_COMMANDS}.workload:workload",
             "create-remote-secret": f"{_COMMANDS}.create_remote_secret:create_remote_secret",
         },
     ),
@@ -85,9 +88,7 @@ _DIRECTORIES = "directories are always read recursively"
 HINTS = {
     "experimental": "commands of istioctl experimental are top-level commands here: pilotctl --help lists them",
     "x": "commands of istioctl experimental are top-level commands here: pilotctl --help lists them",
-    "precheck": "use pilotctl install --dry-run, which checks everything with the API server",
     "help": "use pilotctl --help or pilotctl COMMAND --help",
-    "metrics": "not supported: ask Prometheus for the metrics of workloads",
     "injector": _NO_INJECTOR,
     "--recursive": _DIRECTORIES,
     "-R": _DIRECTORIES,

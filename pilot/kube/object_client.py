@@ -137,6 +137,15 @@ class ObjectClient:
             return False
         return True
 
+    async def post(self, key: ResourceKey, body: Mapping[str, Any], subresource: str = "") -> Plain:
+        """Post to the collection of a kind, or to a subresource of an object, and return the answer.
+
+        It is for requests that store nothing, such as reviews and tokens. Raise KubeError if the server rejects it.
+        """
+        path = await self._path(key) + (f"/{subresource}" if subresource else "")
+        answer: Plain = msgspec.json.decode(await self._call("POST", path, body=msgspec.json.encode(body)))
+        return answer
+
     async def patch(self, key: ResourceKey, change: Mapping[str, Any], subresource: str = "") -> Plain:
         """Apply a merge patch to an object or a subresource, and return the result.
 

@@ -147,5 +147,7 @@ def with_output(function: Function) -> Function:
     def command(form: str, **more: Any) -> None:
         result: CommandResult = function(**more)
         show(result, form)
+        if result.status:
+            click.get_current_context().exit(result.status)
 
     return command  # type: ignore[return-value]

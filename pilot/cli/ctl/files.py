@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections import Counter
@@ -27,10 +28,10 @@ def read_files(paths: Iterable[str]) -> dict[str, bytes]:
     return {path: read_file(path) for argument in paths for path in _below(argument)}
 
 
-def write_file(path: str, text: str) -> None:
-    """Write a text to a file. Raise CommandError if the file cannot be written."""
+def write_file(path: str, text: str, mode: int = 0o666) -> None:
+    """Write a text to a file, which gets this mode if it is new. Raise CommandError if the file cannot be written."""
     try:
-        with open(path, "w", encoding="utf-8") as file:
+        with open(path, "w", encoding="utf-8", opener=functools.partial(os.open, mode=mode)) as file:
             file.write(text)
     except OSError as error:
         raise CommandError(f"cannot write {path}: {error.strerror or error}") from error

@@ -49,10 +49,14 @@ Part = str | Text | TextTable
 
 
 class CommandResult(NamedTuple):
-    """The result of a command. `value` is printed as JSON or YAML. `parts` are the lines and tables for people."""
+    """The result of a command. `value` is printed as JSON or YAML. `parts` are the lines and tables for people.
+
+    `status` is the exit status.
+    """
 
     value: Any
     parts: Iterable[Part]
+    status: int = 0
 
 
 def show(result: CommandResult, form: str) -> None:

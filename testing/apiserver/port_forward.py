@@ -31,7 +31,7 @@ class PortForwards:
             return web.Response(status=400, text="port-forwarding is served over WebSockets\n")
         await socket.prepare(request)
         if socket.ws_protocol == CHANNELS:
-            await self._answer_channels(info, socket)
+            await serve_channels(socket, int(info.query["ports"]), lambda port: self._connect(info, port))
             return socket
         tunnel = Tunnel(lambda port: self._connect(info, port), socket.send_bytes)
         try:
@@ -42,29 +42,32 @@ class PortForwards:
             tunnel.close()
         return socket
 
-    async def _answer_channels(self, info: RequestInfo, socket: web.WebSocketResponse) -> None:
-        port = int(info.query["ports"])
-        for channel in (b"\0", b"\1"):
-            await socket.send_bytes(channel + port.to_bytes(2, "little"))
-        try:
-            reader, writer = await self._connect(info, port)
-        except OSError as error:
-            await socket.send_bytes(b"\1" + str(error).encode())
-            return
-        download = asyncio.create_task(_download(reader, socket))
-        try:
-            async for message in socket:
-                if message.type == WSMsgType.BINARY:
-                    writer.write(message.data[1:])
-        finally:
-            download.cancel()
-            writer.close()
-
     async def _connect(self, info: RequestInfo, port: int) -> Connection:
         address = self.ports.get((info.namespace, info.name, port))
         if address is None:
             raise OSError(f"no address is registered for port {port} of {info.namespace}/{info.name}")
         return await asyncio.open_connection(*address)
+
+
+async def serve_channels(
+    socket: web.WebSocketResponse, port: int, connect: Callable[[int], Awaitable[Connection]]
+) -> None:
+    """Forward a port to a client that speaks CHANNELS. `connect` raises OSError if it cannot connect to the port."""
+    for channel in (b"\0", b"\1"):
+        await socket.send_bytes(channel + port.to_bytes(2, "little"))
+    try:
+        reader, writer = await connect(port)
+    except OSError as error:
+        await socket.send_bytes(b"\1" + str(error).encode())
+        return
+    download = asyncio.create_task(_download(reader, socket))
+    try:
+        async for message in socket:
+            if message.type == WSMsgType.BINARY:
+                writer.write(message.data[1:])
+    finally:
+        download.cancel()
+        writer.close()
 
 
 async def _download(reader: asyncio.StreamReader, socket: web.WebSocketResponse) -> None:

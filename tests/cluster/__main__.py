@@ -15,6 +15,9 @@ from collections.abc import AsyncIterator, Callable
 from tests.cluster.box.box import Box
 from tests.cluster.box.namespaces import in_namespaces
 from tests.cluster.box.programs import reason_to_skip
+from tests.cluster.gateway_api.suite import CHANNELS
+from tests.cluster.steps.ambient import run_ambient
+from tests.cluster.steps.conformance import run_conformance
 from tests.cluster.steps.cutover import run_cutover
 from tests.cluster.steps.faults import FAULTS, run_faults
 from tests.cluster.steps.features import run_features
@@ -37,6 +40,8 @@ STEPS: dict[str, Callable[[Box], AsyncIterator[str]]] = {
     "faults": run_faults,
     "cutover": run_cutover,
     "two-clusters": run_two_clusters,
+    "ambient": run_ambient,
+    **{f"gateway-api={channel}": functools.partial(run_conformance, channel=channel) for channel in CHANNELS},
 }
 RUN = "--run"
 

@@ -44,7 +44,7 @@ class Box(Cluster):
         self._proxy = asyncio.create_task(self.services.run())
         await self.dns.start()
         certificate = self.kubernetes.authority.issue("kubelet", (NODE, *NODE_NAMES))
-        await NodeApi(self.kubelet, *certificate).start()
+        await NodeApi(self.kubelet, *certificate, self.folder / "web-sockets").start()
         await self.kubelet.start()
         return self
 

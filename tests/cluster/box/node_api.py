@@ -9,7 +9,9 @@ import socket
 import ssl
 import urllib.parse
 
-from testing.apiserver.port_forward import Connection, Tunnel
+from aiohttp import web
+
+from testing.apiserver.port_forward import CHANNELS, Connection, Tunnel, serve_channels
 from tests.cluster.box import commands
 from tests.cluster.box.addresses import NODE
 from tests.cluster.box.container import NotRunning
@@ -21,18 +23,49 @@ UPGRADED = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: 
 
 
 class NodeApi:
-    """Answers requests of the API server."""
+    """Answers requests of the API server. `web_sockets` is the path of a socket for those that become a WebSocket."""
 
-    def __init__(self, kubelet: Kubelet, certificate: pathlib.Path, key: pathlib.Path) -> None:
+    def __init__(
+        self, kubelet: Kubelet, certificate: pathlib.Path, key: pathlib.Path, web_sockets: pathlib.Path
+    ) -> None:
         self._kubelet, self._context = kubelet, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(certificate, key)
+        self._web_sockets = web_sockets
 
     async def start(self) -> None:
+        application = web.Application()
+        application.router.add_get("/portForward/{namespace}/{name}", self._forward_channels)
+        runner = web.AppRunner(application, access_log=None)
+        await runner.setup()
+        await web.UnixSite(runner, str(self._web_sockets)).start()
         await asyncio.start_server(self._serve, NODE, PORT, ssl=self._context)
+
+    async def _forward_channels(self, request: web.Request) -> web.StreamResponse:
+        pod = self._pod(request.match_info["namespace"], request.match_info["name"])
+        if pod is None:
+            return web.Response(status=404, text="there is no such pod")
+        socket = web.WebSocketResponse(protocols=[CHANNELS], max_msg_size=0)
+        await socket.prepare(request)
+        await serve_channels(socket, int(request.query["port"]), lambda port: _connect(pod, port))
+        return socket
+
+    async def _pass_on(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner_reader, inner_writer = await asyncio.open_unix_connection(str(self._web_sockets))
+        inner_writer.write(head)
+        try:
+            await asyncio.wait(
+                [asyncio.create_task(_copy(reader, inner_writer)), asyncio.create_task(_copy(inner_reader, writer))],
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            inner_writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, ssl.SSLError, NotRunning):
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            if "\r\nupgrade: websocket\r\n" in head.lower():
+                await self._pass_on(head.encode(), reader, writer)
+                return
             url = urllib.parse.urlsplit(head.split()[1])
             match url.path.strip("/").split("/"):
                 case ["containerLogs", namespace, name, container] if (pod := self._pod(namespace, name)) is not None:
@@ -60,20 +93,28 @@ def _answer(writer: asyncio.StreamWriter, status: str, body: bytes) -> None:
     writer.write(f"HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
 
 
-async def _forward(pod: PodRunner, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    async def connect(port: int) -> Connection:
-        host = pod.host
-        if host is None:
-            raise OSError("the pod has no network yet")
-        connection = await asyncio.to_thread(host.run, lambda: socket.create_connection(("127.0.0.1", port), 5))
-        connection.setblocking(False)
-        return await asyncio.open_connection(sock=connection)
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(ConnectionError):
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
 
+
+async def _connect(pod: PodRunner, port: int) -> Connection:
+    host = pod.host
+    if host is None:
+        raise OSError("the pod has no network yet")
+    connection = await asyncio.to_thread(host.run, lambda: socket.create_connection(("127.0.0.1", port), 5))
+    connection.setblocking(False)
+    return await asyncio.open_connection(sock=connection)
+
+
+async def _forward(pod: PodRunner, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     async def send(data: bytes) -> None:
         writer.write(data)
         await writer.drain()
 
-    tunnel = Tunnel(connect, send)
+    tunnel = Tunnel(lambda port: _connect(pod, port), send)
     try:
         while data := await reader.read(1 << 16):
             await tunnel.receive(data)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib.metadata
 import os
 import pathlib
 import subprocess
@@ -22,16 +21,12 @@ from tests.cluster.gateway_api.suite import (
     GATEWAY_PROFILES,
     ISTIO_ECHO,
     MESH_PROFILES,
-    add_images,
     build_programs,
     command,
-    definitions,
-    options,
+    run_in_box,
 )
-from tests.cluster.steps.installations import install_with_kubectl
 
 INSIDE = "--inside"
-SECONDS = 3 * 3600
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
@@ -45,29 +40,17 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _suite(chosen: argparse.Namespace) -> list[str]:
-    profiles = chosen.profile or [*GATEWAY_PROFILES, *MESH_PROFILES]
-    version = importlib.metadata.version("pyistiod")
-    labels = {"istio-injection": "enabled"} if set(profiles) & set(MESH_PROFILES) else {}
-    report = chosen.report.absolute()
-    plain = options(chosen.channel, profiles, version, labels, report)
-    return command(report.with_suffix(".options.json"), plain, chosen.test)
-
-
 async def _run_in_box(chosen: argparse.Namespace) -> int:
-    """Install the control plane on a new cluster, and run the suite there."""
-    add_images()
+    """Run the suite on a new cluster."""
     async with Box() as box:
-        files = [word for file in definitions(chosen.channel) for word in ("-f", file)]
-        await box.kubectl("apply", "--server-side", *files)
-        await install_with_kubectl(box)
-        environ = {**os.environ, "KUBECONFIG": str(box.kubernetes.kubeconfig)}
-        process = await asyncio.create_subprocess_exec(*_suite(chosen), env=environ)
-        async with asyncio.timeout(SECONDS):
-            code = await process.wait()
+        code = await run_in_box(box, chosen.channel, _profiles(chosen), chosen.report, chosen.test)
         if code:
             print(await box.describe(), file=sys.stderr)
         return code
+
+
+def _profiles(chosen: argparse.Namespace) -> list[str]:
+    return chosen.profile or [*GATEWAY_PROFILES, *MESH_PROFILES]
 
 
 def main() -> None:
@@ -86,7 +69,8 @@ def main() -> None:
     if chosen.box:
         words = [sys.executable, "-m", "tests.cluster.gateway_api", INSIDE, *sys.argv[1:]]
         sys.exit(subprocess.run(in_namespaces(*words), check=False).returncode)
-    sys.exit(subprocess.run(_suite(chosen), check=False).returncode)
+    words = command(chosen.channel, _profiles(chosen), chosen.report, chosen.test)
+    sys.exit(subprocess.run(words, check=False).returncode)
 
 
 main()

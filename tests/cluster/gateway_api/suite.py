@@ -1,19 +1,24 @@
-"""The suite: its program, its options, and the objects that it needs."""
+"""The conformance suite of the Gateway API: its program, its options, and the objects that it needs."""
 
 from __future__ import annotations
 
+import asyncio
+import importlib.metadata
 import json
 import os
 import pathlib
 import subprocess
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 from pilot.mesh.gateway_api.supported_features import EXPERIMENTAL_FEATURES, GATEWAY_FEATURES, MESH_FEATURES
 from tests.cluster.box.authority import Authority
+from tests.cluster.box.box import Box
 from tests.cluster.box.images import IMAGES, REPOSITORY, Image
+from tests.cluster.steps.installations import install_with_kubectl
 
 VERSION = "v1.6.0"
+SECONDS = 3 * 3600
 BUILD = REPOSITORY / "build/gateway-api"
 PROGRAM, ECHO = BUILD / "suite", BUILD / "echo-basic"
 GATEWAY_PROFILES = ("GATEWAY-HTTP", "GATEWAY-GRPC", "GATEWAY-TLS")
@@ -95,14 +100,33 @@ def options(
     }
 
 
-def command(options_file: pathlib.Path, plain: Mapping[str, Any], test: str = "") -> list[str]:
+def command(channel: str, profiles: Sequence[str], report: pathlib.Path, test: str = "") -> list[str]:
     """Write the options, and return the command that runs the suite or one of its tests."""
-    options_file.write_text(json.dumps(plain))
-    words = [str(PROGRAM), "-test.v", "-test.timeout=3h", f"-conformance-options-file={options_file}"]
+    version = importlib.metadata.version("pyistiod")
+    labels = {"istio-injection": "enabled"} if set(profiles) & set(MESH_PROFILES) else {}
+    file = report.absolute().with_suffix(".options.json")
+    file.write_text(json.dumps(options(channel, profiles, version, labels, report.absolute())))
+    words = [str(PROGRAM), "-test.v", "-test.timeout=3h", f"-conformance-options-file={file}"]
     return [*words, f"-run-test={test}"] if test else words
 
 
-def add_images() -> None:
+async def run_in_box(
+    box: Box, channel: str, profiles: Sequence[str], report: pathlib.Path, test: str = "", log: IO[bytes] | None = None
+) -> int:
+    """Install the control plane on a cluster without container runtime, run the suite, and return its exit code."""
+    _add_images()
+    files = [word for file in definitions(channel) for word in ("-f", file)]
+    await box.kubectl("apply", "--server-side", *files)
+    await install_with_kubectl(box)
+    environ = {**os.environ, "KUBECONFIG": str(box.kubeconfig)}
+    process = await asyncio.create_subprocess_exec(
+        *command(channel, profiles, report, test), env=environ, stdout=log, stderr=log
+    )
+    async with asyncio.timeout(SECONDS):
+        return await process.wait()
+
+
+def _add_images() -> None:
     """Add the images of the suite's pods to those of the cluster without container runtime."""
     IMAGES["echo-basic"] = Image((str(ECHO),))
     if programs := os.environ.get(ISTIO_ECHO):

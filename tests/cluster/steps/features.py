@@ -165,15 +165,13 @@ async def _prometheus(box: Box) -> str:
 
 
 async def _pilotctl(box: Box) -> str:
-    async with box.running("kubectl", "port-forward", f"-n{SYSTEM}", "deployment/istiod", "15014"):
+    async def lists_front() -> bool:
+        return "front-" in await box.command("pilotctl", "proxy-status")
 
-        async def lists_front() -> bool:
-            return "front-" in await box.command("pilotctl", "--address", ":15014", "proxy-status")
-
-        await box.until(lists_front, 60, "pilotctl lists the proxies")
-        front = box.kubelet.find(SHOP, "front")[0].pod["metadata"]["name"]
-        clusters = await box.command("pilotctl", "--address", ":15014", "proxy-config", "clusters", f"{front}.{SHOP}")
-        assert "books.shop.svc.cluster.local" in clusters, clusters
+    await box.until(lists_front, 60, "pilotctl lists the proxies")
+    front = box.kubelet.find(SHOP, "front")[0].pod["metadata"]["name"]
+    clusters = await box.command("pilotctl", "proxy-config", "clusters", f"{front}.{SHOP}")
+    assert "books.shop.svc.cluster.local" in clusters, clusters
     return "pilotctl over port-forward: proxy-status, proxy-config"
 
 

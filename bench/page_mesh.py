@@ -288,6 +288,11 @@ def nodes(mesh: list[Place], count: int) -> list[Any]:
     return result
 
 
+def route_names(node: Any) -> tuple[str, ...]:
+    """Return the routes that a proxy's listeners use."""
+    return ("http.80", "https.443.https.edge.ingress") if node.id.startswith("router~") else ("80",)
+
+
 async def follow(channel: Any, node: Any, answer: str) -> None:
     """Keep a stream open until cancelled, and reconnect when it ends.
 
@@ -297,12 +302,12 @@ async def follow(channel: Any, node: Any, answer: str) -> None:
     while True:
         call = channel.stream_stream(ADS, request.SerializeToString, discovery_pb2.DiscoveryResponse.FromString)()
         with contextlib.suppress(grpc.aio.AioRpcError):
-            for type_url, names in ((CDS, ()), (LDS, ()), (RDS, ("80",))):
+            for type_url, names in ((CDS, ()), (LDS, ()), (RDS, route_names(node))):
                 await call.write(request(node=node, type_url=type_url, resource_names=names))
             responses = 0
             while (response := await call.read()) is not EOF:
                 responses += 1
-                names = ("80",) if response.type_url == RDS else ()
+                names = route_names(node) if response.type_url == RDS else ()
                 reply = request(type_url=response.type_url, response_nonce=response.nonce, resource_names=names)
                 if answer == "refuse" and response.type_url == RDS:
                     reply.error_detail.code = 13

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Literal
 
 from pilot.config.catalogue import Catalogue
@@ -14,6 +14,7 @@ from pilot.debug.changes import LISTED, ChangedObject, ChangeLog
 from pilot.debug.history import History
 from pilot.ingest.batch import ENDPOINTS, Commit
 from pilot.ingest.ledger import Ledger
+from pilot.ingest.namespace_filter import Edit
 from pilot.lib.metrics.metrics import Metrics
 from pilot.mesh.tables.database import MESH_CONFIG
 from pilot.xds.push.discovery import Discovery
@@ -34,10 +35,9 @@ class DashboardData:
         tables = Counter(table for table, _, _ in commit.edits)
         endpoints = sum(tables[table] for table in ENDPOINTS)
         written = {table for table in tables if table not in ENDPOINTS and self._is_written(table)}
-        edits = ((table, key, row) for table, key, row in commit.edits if table in written)
+        edits = [edit for of in (written, ENDPOINTS) for edit in _first(commit, of)]
         objects = [
-            self._changed(table, key, row, _action(commit, table, row is None))
-            for table, key, row in itertools.islice(edits, LISTED)
+            self._changed(table, key, row, _action(commit, table, row is None)) for table, key, row in edits[:LISTED]
         ]
         total = sum(tables[table] for table in written)
         if total or endpoints:
@@ -77,6 +77,11 @@ class DashboardData:
     def sample(self) -> Iterator[None]:
         """Add a point to the history, in steps."""
         return self.history.sample(self._discovery.connections(), self._metrics, self.changes.number)
+
+
+def _first(commit: Commit, tables: Collection[str]) -> Iterator[Edit]:
+    """Return the first edits of some tables."""
+    return itertools.islice((edit for edit in commit.edits if edit[0] in tables), LISTED)
 
 
 def _action(commit: Commit, table: str, is_deleted: bool) -> Action:

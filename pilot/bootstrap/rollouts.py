@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
+from typing import NamedTuple
 
 from pilot.config.object import Object
 from pilot.config.problem import ObjectRef
@@ -18,34 +19,61 @@ KEPT = 20_000
 """Maximum number of objects whose last change is known."""
 
 
+class _LastChange(NamedTuple):
+    """The number of a change of an object. If `is_new` is true, it has added the object."""
+
+    event: int
+    is_new: bool
+
+
+class _LastChanges:
+    """The last change of at most `KEPT` objects. `has_forgotten` is true if it is unknown for others."""
+
+    def __init__(self) -> None:
+        self._changes: OrderedDict[tuple[str, Hashable], _LastChange] = OrderedDict()
+        self.has_forgotten = False
+
+    def add(self, row: tuple[str, Hashable], change: _LastChange) -> None:
+        """Set the last change of an object."""
+        self._changes.pop(row, None)
+        self._changes[row] = change
+        if len(self._changes) > KEPT:
+            self._changes.popitem(last=False)
+            self.has_forgotten = True
+
+    def find(self, row: tuple[str, Hashable]) -> _LastChange | None:
+        """Return the last change of an object, or None if it is unknown."""
+        return self._changes.get(row)
+
+
 class Rollouts:
     """The last change of each object of a cluster. `on_change` records changes."""
 
     def __init__(self, db: Mesh, ledger: Ledger, batch: Batch, cluster: str) -> None:
         self._db, self._ledger, self._batch, self._cluster = db, ledger, batch, cluster
-        self._events: OrderedDict[tuple[str, Hashable], int] = OrderedDict()
-        self._forgotten = 0
+        self._changes, self._endpoint_changes = _LastChanges(), _LastChanges()
 
     def on_change(self, event: int, commit: Commit) -> None:
         """Record the objects that a commit changes."""
-        events = self._events
-        for table, key, _ in commit.edits:
-            if table not in ENDPOINTS:
-                events.pop((table, key), None)
-                events[table, key] = event
-        while len(events) > KEPT:
-            _, self._forgotten = events.popitem(last=False)
+        for table, key, row in commit.edits:
+            is_new = row is not None and not commit.events.get((table, "update"))
+            self._changes_in(table).add((table, key), _LastChange(event, is_new))
+
+    def _changes_in(self, table: str) -> _LastChanges:
+        return self._endpoint_changes if table in ENDPOINTS else self._changes
 
     def find(self, ref: ObjectRef) -> CommittedObject | None:
         """Return the object of a kind that users write, or None if there is no such kind."""
         kind = self._db.catalogue.find(ref.kind)
-        if kind is None or kind.table_name in ENDPOINTS:
+        if kind is None:
             return None
         key = kind.key(self._cluster, ref.namespace, ref.name)
         row = kind.table_name, key
         current, committed = self._ledger.find(row), self._db.tables[kind.table_name].peek(key)
         is_current = self._batch.is_committed(*row) and (current[0] if current is not None else None) == committed
         version = current[1] if is_current and current is not None else UNVERSIONED
+        changes = self._changes_in(kind.table_name)
+        change = changes.find(row)
         return CommittedObject(
             exists=current is not None,
             is_current=is_current,
@@ -53,7 +81,8 @@ class Rollouts:
             generation=version.generation,
             uid=version.uid,
             manager=version.manager,
-            event=self._events.get(row, 0),
-            is_forgotten=row not in self._events and self._forgotten > 0,
+            event=change.event if change is not None else 0,
+            is_new=change is not None and change.is_new,
+            is_forgotten=change is None and changes.has_forgotten,
             fingerprint=fingerprint(committed) if isinstance(committed, Object) else "",
         )

@@ -86,14 +86,17 @@ class Problem(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 Problems = Iterator[Problem]
 
 
+def plain_ref(ref: ObjectRef) -> dict[str, str]:
+    """Return a reference to an object as a JSON object."""
+    return {"group": ref.kind.group, "kind": ref.kind.name, "namespace": ref.namespace, "name": ref.name}
+
+
 def plain_problem(p: Problem) -> dict[str, Any]:
     """Return a problem as a JSON object for debug pages and command output."""
-    group, kind = p.object.kind
-    subject = {"group": group, "kind": kind, "namespace": p.object.namespace, "name": p.object.name}
     fields = {
         "severity": str(p.severity),
         "code": p.code,
-        **subject,
+        **plain_ref(p.object),
         "path": p.path,
         "file": p.file,
         "line": p.line,

@@ -7,11 +7,12 @@ their own namespace.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pilot.debug.page import Refused
 from pilot.debug.sources import ConnectedProxy, Fleet, Sources
+from pilot.derive import Node
 from pilot.envoy.resource import Resource
 from pilot.lib.spiffe import parse_identity
 
@@ -30,6 +31,9 @@ class _OwnFleet(NamedTuple):
 
     def connections(self) -> Sequence[ConnectedProxy]:
         return [connection for connection in self.fleet.connections() if connection.proxy.namespace == self.namespace]
+
+    def readers(self, nodes: Iterable[Node]) -> Iterator[tuple[str, Collection[ConnectedProxy]]]:
+        raise Refused(403, "")
 
     def push_all(self) -> int:
         raise Refused(403, "")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
+from pilot.config.group_kind import GroupKind
+from pilot.config.problem import ObjectRef, Problem, plain_problem
 from pilot.lib.xds_types import short_name
 
 KEPT, KEPT_ENDPOINTS = 200, 50
@@ -31,6 +34,10 @@ class ChangedObject(NamedTuple):
     source: str = ""
     generation: int = 0
     manager: str = ""
+
+    @property
+    def ref(self) -> ObjectRef:
+        return ObjectRef(GroupKind(self.group, self.kind), self.namespace, self.name)
 
 
 class Delivery(Protocol):
@@ -94,7 +101,8 @@ class Cost:
 
 @dataclasses.dataclass
 class Change:
-    """A committed change. `objects` are at most `LISTED` of `total` objects.
+    """A committed change. `objects` are at most `LISTED` of `total` objects and `endpoints` Pods and EndpointSlices,
+    which come last.
 
     `delivery` is None if no proxy is affected, or before the delivery has ended. `shown` is the JSON object after that.
     """
@@ -177,8 +185,28 @@ class ChangeLog:
         if change is not None:
             change.delivery = delivery
 
+    def outcome(self, change: Change) -> Delivery | None:
+        """Return the delivery of a change so far, or None if it affects no proxy."""
+        return change.delivery or self._progress(change.number)
+
     def __iter__(self) -> Iterator[Change]:
         return iter(sorted((*self._changes.values(), *self._endpoint_changes.values()), key=lambda c: -c.number))
+
+    def list_plain(self, errors: Iterable[Problem], most: int | None = None) -> list[dict[str, Any]]:
+        """Return the last changes as JSON objects, newest first. `errors` are current errors in objects.
+
+        Each change has the errors of its objects that were not changed again.
+        """
+        by_object: dict[ObjectRef, list[Problem]] = {}
+        for problem in errors:
+            by_object.setdefault(problem.object, []).append(problem)
+        names = {(ref.namespace, ref.name) for ref in by_object}
+        shown = []
+        for change in itertools.islice(self, most):
+            refs = [o.ref for o in change.objects if (o.namespace, o.name) in names]
+            of_change = [plain_problem(problem) for ref in refs for problem in by_object.pop(ref, ())]
+            shown.append(self.plain(change) | {"errors": of_change[:LISTED]})
+        return shown
 
     def plain(self, change: Change) -> dict[str, Any]:
         """Return a change as a JSON object."""
@@ -187,7 +215,7 @@ class ChangeLog:
     def _plain_delivery(self, change: Change) -> dict[str, Any]:
         if change.shown is not None:
             return change.shown
-        delivery = change.delivery or self._progress(change.number)
+        delivery = self.outcome(change)
         shown: dict[str, Any] = {
             "number": change.number,
             "time": change.time,

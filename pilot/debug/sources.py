@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from pilot.debug.answer_slots import AnswerSlots
@@ -19,6 +19,7 @@ from pilot.settings.process import DebugSettings
 
 if TYPE_CHECKING:
     from pilot.config.problem import ObjectRef, Problem
+    from pilot.derive import Node
 
 DeliveryState = Literal["waiting", "sent", "done"]
 """State of a change on a stream: not completely sent, not completely answered, or neither."""
@@ -80,6 +81,10 @@ class ConnectedProxy(Protocol):
     @property
     def activity(self) -> int: ...
     @property
+    def last_event(self) -> int:
+        """The number of the last change before the stream."""
+
+    @property
     def has_started(self) -> bool:
         """True if the proxy has responded to its first configuration."""
 
@@ -88,6 +93,9 @@ class ConnectedProxy(Protocol):
 
     def refusal(self, event: int) -> str:
         """Return the reason for which the proxy has refused a change, or "" if it has not refused it."""
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Return the nodes of all resource groups that the proxy receives."""
 
 
 class CommittedObject(NamedTuple):
@@ -99,6 +107,7 @@ class CommittedObject(NamedTuple):
     generation, uid, manager: Its version in the API server, and the last client that wrote it. They are 0 and "" if it
     is not current or from another source.
     event: The number of the last change of it, or 0 if there was none.
+    is_new: Whether the last change has added it, so that no proxy has an earlier version.
     is_forgotten: Whether `event` is unknown, because too many other objects have changed since then.
     fingerprint: A digest of what the version in the tables specifies, or "" if there is none.
     """
@@ -110,6 +119,7 @@ class CommittedObject(NamedTuple):
     uid: str
     manager: str
     event: int
+    is_new: bool
     is_forgotten: bool
     fingerprint: str
 
@@ -120,6 +130,12 @@ class Fleet(Protocol):
     @property
     def version(self) -> str: ...
     def connections(self) -> Sequence[ConnectedProxy]: ...
+    def readers(self, nodes: Iterable[Node]) -> Iterator[tuple[str, Collection[ConnectedProxy]]]:
+        """Yield a type URL and the connections whose resources of the type are computed from some of the nodes.
+
+        The type URL is "" for connections of which the nodes determine what resources they receive.
+        """
+
     def push_all(self) -> int:
         """Push everything to all proxies again, and return the number of proxies."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from pilot.derive.derived import Derived
@@ -136,6 +136,10 @@ class Collection(Generic[K, R]):
         if self._is_derived is not False and (self._is_derived or self._has_enabled_source(db)):
             return self._every(db)
         return self.table(db).all_keys()
+
+    def derived_rows(self, db: Database) -> Iterator[Node]:
+        """Yield the node of each derived row that something reads."""
+        return (node for node in tuple(db.nodes_of(self._row)) if node.value is not None and node.value is not UNSET)
 
     def _has_enabled_source(self, db: Database) -> bool:
         return any(source.enabled is None or source.enabled(db) for source in self.sources)

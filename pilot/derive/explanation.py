@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from pilot.derive.graph import UNSET, Database, Node
+from pilot.derive.graph import UNSET, Database, Derivation, Node
 
 Path = tuple[Node, ...]
 
@@ -107,6 +107,25 @@ def search_origin(node: Node, value: Any) -> Iterator[Node | None]:
                 visited[source] = None
                 queue.append(source)
         yield None
+
+
+def walk_readers(nodes: Iterable[Node], additions: Collection[Derivation[..., Any]] = ()) -> Iterator[Node]:
+    """Yield the given nodes and all nodes that were computed from them, nearest first. Callers may pause between two.
+
+    The search stops at hubs, like `walk`. It also stops where a node has nothing to pass on: at an item that its gather
+    omits, and at an empty value of one of the `additions`, which only add to the values of their readers.
+    """
+    visited = dict.fromkeys(nodes)
+    queue = list(visited)
+    for at in queue:
+        yield at
+        if at.fn in additions and not at.value:
+            continue
+        for reader in tuple(at.readers):
+            is_omitted = reader.gathered is not None and reader.gathered.keys is not at and at.value is None
+            if reader not in visited and not reader.fn.hub and not is_omitted:
+                visited[reader] = None
+                queue.append(reader)
 
 
 def _paths_to_part(db: Database, picked: Node) -> Iterator[Path]:

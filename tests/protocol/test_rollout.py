@@ -82,10 +82,44 @@ async def test_page_refuses_unknown_and_ambiguous_kinds(tmp_path: pathlib.Path) 
             ({"kind": "virtualservce", "name": "x"}, "did you mean"),
             ({"kind": "gateway", "name": "x"}, "is ambiguous: use Gateway."),
             ({"kind": "vs"}, "the name of an object"),
-            ({"kind": "pod", "name": "x"}, "is not tracked"),
             ({"kind": "vs", "name": "x", "generation": "y"}, "is not a generation"),
         ):
             with pytest.raises(CommandError, match=text):
                 await page(plane, "rollout", **query)
         assert (await page(plane, "rollout", kind="vs", name="x"))["delivered"] is False
         assert (await page(plane, "rollout", kind="vs", name="x", absent="true"))["delivered"] is True
+
+
+LOCAL = """
+---
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: default, namespace: closed}
+spec: {egress: [{hosts: ["./*"]}]}
+"""
+
+
+async def test_only_proxies_whose_resources_contain_an_object_are_affected(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "mesh.yaml").write_text(SERVICE.format(1) + "---" + ROUTE.format(1, 7) + LOCAL)
+    async with running({}, configDir=str(tmp_path)) as plane:
+        async with asyncio.timeout(30):
+            while not plane.plane.ready:
+                await asyncio.sleep(0.01)
+        fleet = Fleet(f"127.0.0.1:{plane.port}")
+        for number, namespace in enumerate(("shop", "closed")):
+            described = Proxy(
+                type=NodeType.SIDECAR,
+                id=f"p.{namespace}",
+                ips=(f"10.0.0.{number}",),
+                dns_domain=f"{namespace}.svc.cluster.local",
+                namespace=namespace,
+            )
+            await fleet.connect(str(number), described, delta=False)
+        for kind, name, namespace in (("vs", "s1", "shop"), ("sidecar", "default", "closed")):
+            query = {"kind": kind, "namespace": namespace, "name": name}
+            async with asyncio.timeout(30):
+                while not (answer := await page(plane, "rollout", **query))["acknowledged"] or answer["starting"]:
+                    await asyncio.sleep(0.05)
+            assert (answer["connected"], answer["affected"], answer["acknowledged"]) == (2, 1, 1)
+            assert (answer["lacking"], answer["delivered"]) == ([], True)
+        await fleet.stop()

@@ -14,10 +14,9 @@ from pilot.cli.ctl.replicas import Replicas
 
 INTERVAL = 0.1
 """Seconds between two requests to each replica."""
-HEAD = (
-    *("OBJECT", "REPLICA", "GENERATION", "CONNECTED", "AFFECTED", "ACKNOWLEDGED", "SENT", "WAITING", "STARTING"),
-    *("REFUSED", "NOT CONNECTED", "STATE"),
-)
+PENDING = ("starting", "waiting", "sent", "unknown")
+"""States of proxies that may still acknowledge the change."""
+HEAD = ("OBJECT", "REPLICA", "GENERATION", "AFFECTED", "ACKNOWLEDGED", "REFUSED", "PENDING", "DISCONNECTED", "STATE")
 
 
 class Target(NamedTuple):
@@ -68,15 +67,17 @@ class Rollout(NamedTuple):
         """Return the state of the delivery in a word or two."""
         if self.page["ignored"]:
             return "IGNORED"
-        if self.page["refused"] and self.page["current"]:
-            return "REFUSED"
-        return "DELIVERED" if self.is_delivered else "IN PROGRESS" if self.page["current"] else "NOT READ YET"
+        if not self.page["current"]:
+            return "NOT READ YET"
+        if self.page["errors"]:
+            return "HAS ERRORS"
+        return "REFUSED" if self.page["refused"] else "DELIVERED" if self.is_delivered else "IN PROGRESS"
 
     @property
     def is_final(self) -> bool:
         """Return whether waiting changes nothing: every proxy has responded, and one of them has refused the change."""
         page = self.page
-        pending = page["starting"] or page["waiting"] or page["sent"]
+        pending = any(page[state] for state in PENDING)
         return self.is_delivered or bool(page["current"] and page["refused"] and not pending)
 
 
@@ -143,26 +144,35 @@ def _reasons(rollouts: Iterable[Rollout], seconds: float, is_final: bool) -> Ite
         page, about = rollout.page, f"{rollout.target} at {rollout.replica}"
         if rollout.is_delivered:
             continue
-        for refusal in page["refusals"] if page["current"] else ():
-            yield f"{about}: {refusal['proxy']} has refused it: {refusal['reason']}"
+        for line in describe_lacking(page, ("refused",)) if page["current"] else ():
+            yield f"{about}: {line}"
         if page["ignored"]:
             yield f"{about}: the control plane ignores the namespace (discoverySelectors)"
         elif not page["current"]:
             yield f"{about}: the control plane does not have this version after {seconds:g}s; see pilotctl problems"
         elif not is_final:
-            number = page["starting"] + page["waiting"] + page["sent"]
-            names = ", ".join(page["pending"][:5])
+            number = sum(page[state] for state in PENDING)
             proxies = "1 proxy has" if number == 1 else f"{number} proxies have"
-            yield f"{about}: {proxies} not acknowledged it after {seconds:g}s: {names}"
+            lines = ", ".join(describe_lacking(page, PENDING)[:5])
+            yield f"{about}: {proxies} not acknowledged it after {seconds:g}s: {lines}"
+
+
+def describe_lacking(page: dict[str, Any], states: Sequence[str] = ()) -> list[str]:
+    """Return a line about each listed proxy that lacks the change, and one about those that are not listed.
+
+    If `states` are given, only proxies in these states are included.
+    """
+    lines = [f"{one['proxy']} {one['reason']}" for one in page["lacking"] if not states or one["state"] in states]
+    more = sum(page[state] for state in states or ("refused", *PENDING)) - len(lines)
+    return [*lines, *([f"and {more} more"] if more > 0 else [])]
 
 
 def rollout_table(rollouts: Sequence[Rollout]) -> TextTable:
     """Return a table with a row for each object and replica."""
     rows = [
         (
-            *(rollout.target, rollout.replica, page["generation"] or "-", page["connected"], page["affected"]),
-            *(page["acknowledged"], page["sent"], page["waiting"], page["starting"], page["refused"]),
-            *(page["disconnected"], rollout.state),
+            *(rollout.target, rollout.replica, page["generation"] or "-", page["affected"], page["acknowledged"]),
+            *(page["refused"], sum(page[state] for state in PENDING), page["disconnected"], rollout.state),
         )
         for rollout in rollouts
         for page in (rollout.page,)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
+from pilot.debug.object_delivery import STALE
 from pilot.debug.slices import collect_all
 from pilot.debug.sources import ConnectedProxy, Fleet
 from pilot.lib.text import cut
@@ -15,8 +16,6 @@ State = Literal["refused", "stale", "waiting", "synced"]
 STATES: tuple[State, ...] = ("refused", "stale", "waiting", "synced")
 """All states, worst first."""
 ERROR_LENGTH = 500
-STALE = 10.0
-"""Seconds without a response after which a proxy is stale. Before that, its responses are being delivered."""
 UNHEALTHY = 100
 """Maximum number of unhealthy proxies in a summary."""
 MOST = 100

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from pilot.config.kinds.istio import AUTHORIZATION_POLICY, DESTINATION_RULE, VIRTUAL_SERVICE
 from pilot.config.object import Object, ObjectKey
-from pilot.config.problem import ObjectRef, Problem
+from pilot.config.problem import ObjectRef, Problem, plain_ref
 from pilot.config.security.authorization_policy import AuthorizationPolicy, Rule, Source, dry_run
 from pilot.debug.sources import Sources
 from pilot.derive import derived
@@ -269,11 +269,6 @@ def _visible_links(graph: MeshGraph, opened: str) -> list[dict[str, Any]]:
         }
         for (source, target), by in sorted(refs.items())
     ]
-
-
-def plain_ref(ref: ObjectRef) -> dict[str, str]:
-    """Return a reference to an object as a JSON object."""
-    return {"group": ref.kind.group, "kind": ref.kind.name, "namespace": ref.namespace, "name": ref.name}
 
 
 def service_place(facts: ServiceFacts, opened: str) -> str:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from pilot.config.kind import AnyKind
 from pilot.config.kinds.kubernetes import SECRET
-from pilot.config.object import ObjectKey, RegistryKey
-from pilot.config.problem import ObjectRef, plain_problem
+from pilot.config.object import ObjectKey
+from pilot.config.problem import ObjectRef, plain_problem, plain_ref
 from pilot.debug import certificates
-from pilot.debug.dashboard.mesh import links_of_route, plain_ref
+from pilot.debug.dashboard.mesh import links_of_route
+from pilot.debug.object_delivery import find_delivery, find_key
 from pilot.debug.page import Refused
 from pilot.debug.pages.configuration import to_kubernetes
 from pilot.debug.slices import collect_all
 from pilot.debug.sources import Sources
-from pilot.mesh.tables.database import Mesh
 
 MAX_PROBLEMS = 100
 
@@ -28,7 +27,7 @@ async def describe_object(sources: Sources, ref: ObjectRef) -> dict[str, Any]:
     """
     kind = sources.db.catalogue.find(ref.kind)
     problems = [p for p in await collect_all(sources.problems()) if p.object == ref][:MAX_PROBLEMS]
-    row = _find_row(sources.db, kind, ref) if kind is not None else None
+    row = kind.get(sources.db, find_key(sources.db, kind, ref)) if kind is not None else None
     if row is None and not problems:
         raise Refused(404, f"{ref} does not exist\n")
     is_secret = ref.kind == SECRET.id
@@ -42,6 +41,12 @@ async def describe_object(sources: Sources, ref: ObjectRef) -> dict[str, Any]:
     ends = certificates.validity(certificates.of_secret(ref, row.spec.data)) if is_secret and row is not None else []
     hosts = {link.target: None for link in links_of_route(sources.db, ObjectKey(ref.namespace, ref.name))}
     origin = row.origin if row is not None else None
+    version = sources.find_object(ref)
+    delivery = (
+        await find_delivery(sources, ref, version, sources.fleet.connections())
+        if version is not None and version.exists
+        else None
+    )
     return {
         "ref": plain_ref(ref),
         "version": kind.versions[0] if kind is not None else "",
@@ -53,18 +58,6 @@ async def describe_object(sources: Sources, ref: ObjectRef) -> dict[str, Any]:
         "hosts": list(hosts) if ref.kind.name == "VirtualService" else [],
         "certificates": [validity._asdict() for validity in ends],
         "problems": [plain_problem(p) for p in problems],
+        "delivery": delivery.plain() if delivery is not None else None,
         "invalid": any(p.is_rejection for p in problems),
     }
-
-
-def _find_row(db: Mesh, kind: AnyKind, ref: ObjectRef) -> Any:
-    """Return the object in force, from the local cluster or, if it has none, from any other cluster."""
-    if not kind.per_cluster:
-        return kind.get(db, ObjectKey(ref.namespace, ref.name))
-    own = kind.key(db.settings.registry.cluster_id, ref.namespace, ref.name)
-    row = kind.table(db).peek(own)
-    if row is not None:
-        return row
-    others = {key.cluster for key, _ in db.tables[kind.table_name].rows() if isinstance(key, RegistryKey)}
-    keys = (RegistryKey(cluster, ref.namespace, ref.name) for cluster in sorted(others))
-    return next((row for key in keys if (row := db.tables[kind.table_name].peek(key)) is not None), None)

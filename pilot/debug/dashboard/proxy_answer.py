@@ -6,8 +6,9 @@ import asyncio
 import time
 from typing import Any
 
+from pilot.config.problem import plain_ref
 from pilot.debug.dashboard.fleet import snapshot_stream
-from pilot.debug.dashboard.mesh import plain_ref, services_of_proxy
+from pilot.debug.dashboard.mesh import services_of_proxy
 from pilot.debug.page import NOT_CONNECTED, Refused
 from pilot.debug.pages.config_dump import plain, resources_of
 from pilot.debug.slices import collect_all

@@ -10,7 +10,7 @@ from pilot.config.builtins import to_builtins
 from pilot.config.kinds.istio import AUTHORIZATION_POLICY, DESTINATION_RULE, PEER_AUTHENTICATION, SERVICE_ENTRY
 from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.object import Object, ObjectKey
-from pilot.config.problem import ObjectRef, plain_problem
+from pilot.config.problem import ObjectRef, plain_problem, plain_ref
 from pilot.config.security.authorization_policy import AuthorizationPolicy, Rule, dry_run
 from pilot.debug.dashboard.mesh import (
     USABLE,
@@ -19,7 +19,6 @@ from pilot.debug.dashboard.mesh import (
     ServiceFacts,
     access_of,
     links_of_route,
-    plain_ref,
     route_keys,
     service_facts,
     service_policies,

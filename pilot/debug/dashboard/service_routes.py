@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from pilot.config.networking.virtual_service import HTTPRoute, RouteDestination, StringMatch, VirtualService
 from pilot.config.object import Object, ObjectKey
-from pilot.config.problem import ObjectRef
-from pilot.debug.dashboard.mesh import USABLE, ServiceFacts, plain_ref, written_by
+from pilot.config.problem import ObjectRef, plain_ref
+from pilot.debug.dashboard.mesh import USABLE, ServiceFacts, written_by
 from pilot.debug.slices import collect_all
 from pilot.lib.text import cut
 from pilot.mesh.model.endpoint import Endpoint

@@ -6,12 +6,11 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from itertools import islice
 from typing import Any
 
 import msgspec
 
-from pilot.config.problem import Problem, Severity, plain_problem
+from pilot.config.problem import Problem, Severity, plain_problem, plain_ref
 from pilot.debug.certificates import list_certificates
 from pilot.debug.dashboard.fleet import ProxyRow, ProxyRows
 from pilot.debug.dashboard.graph import CachedGraph
@@ -19,7 +18,6 @@ from pilot.debug.dashboard.mesh import (
     MeshContext,
     UnhealthyProxy,
     gateways_of_proxy,
-    plain_ref,
     problem_hosts,
     services_of_proxy,
 )
@@ -61,6 +59,7 @@ class EventStream:
         self.traffic = Traffic(sources.settings.prometheus)
         self._rows = ProxyRows(sources.fleet)
         self._problems: list[Problem] = []
+        self._errors: list[Problem] = []
         self._unhealthy: list[UnhealthyProxy] = []
         self._shown: dict[str, Any] = {}
         self._revision: Any = None
@@ -180,6 +179,7 @@ class EventStream:
             every = await collect_all(problems)
             await asyncio.to_thread(every.sort, key=lambda problem: _ORDER.index(problem.severity))
             self._problems = every[:PROBLEMS]
+            self._errors = [problem for problem in every if problem.severity is Severity.ERROR]
             numbers = Counter(problem.severity for problem in every)
             counts = {f"{level}s": numbers[level] for level in Severity}
             plain = {"counts": counts, "items": [plain_problem(problem) for problem in self._problems]}
@@ -197,7 +197,7 @@ class EventStream:
             "graph": self._shown.get("graph", self.graph.number),
             "fleet": self._rows.summary(now) | {"unhealthy": unhealthy},
             "problems": plain,
-            "changes": [log.plain(change) for change in islice(log, CHANGES)],
+            "changes": log.list_plain(self._errors, CHANGES),
         }
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from pilot.config.kind import AnyKind
-from pilot.config.problem import ObjectRef
+from pilot.config.problem import ObjectRef, Severity, plain_problem
+from pilot.debug.object_delivery import LISTED, find_delivery
 from pilot.debug.page import Query, Refused
-from pilot.debug.slices import collect_all
-from pilot.debug.sources import CommittedObject, ConnectedProxy, Sources
+from pilot.debug.slices import collect_present
+from pilot.debug.sources import CommittedObject, Sources
 from pilot.lib.suggestion import did_you_mean
-
-LISTED = 20
-"""Maximum number of proxies that are listed for each state."""
 
 
 async def rollout(sources: Sources, query: Query) -> Any:
@@ -32,15 +30,13 @@ async def rollout(sources: Sources, query: Query) -> Any:
         raise Refused(400, f"the delivery of {kind.id.name} is not tracked\n")
     text = query.get("proxy", "")
     connections = [c for c in sources.fleet.connections() if text in c.proxy.id]
-    event = 0 if version.is_forgotten else version.event
-    states = await collect_all((c, *_state(c, event, version.is_forgotten)) for c in connections)
+    delivery = await find_delivery(sources, ref, version, connections)
+    errors = await collect_present(
+        p if p.object == ref and p.severity is Severity.ERROR and p.code != "refused" else None
+        for p in sources.problems()
+    )
     # The object may have changed between two slices. Another page will tell.
     is_current = _is_expected(version, query) and version == sources.find_object(ref)
-    listed = {
-        state: [(c, reason) for c, one, reason in states if one == state]
-        for state in ("starting", "waiting", "sent", "refused")
-    }
-    outcome = next((sources.changes.plain(c) for c in sources.changes if c.number == event and event), {})
     return {
         "kind": kind.id.name,
         "namespace": ref.namespace,
@@ -53,44 +49,26 @@ async def rollout(sources: Sources, query: Query) -> Any:
         "manager": version.manager,
         "change": version.event,
         "connected": len(connections),
-        "affected": outcome.get("proxies", 0) - outcome.get("unchanged", 0),
-        "acknowledged": outcome.get("acknowledged", 0),
-        "disconnected": outcome.get("gone", 0),
-        **{state: len(proxies) for state, proxies in listed.items()},
-        "pending": [c.proxy.id for state in ("starting", "waiting", "sent") for c, _ in listed[state]][:LISTED],
-        "refusals": [{"proxy": c.proxy.id, "reason": reason} for c, reason in listed["refused"][:LISTED]],
-        "delivered": is_current and not any(listed.values()),
+        **delivery.plain(),
+        "errors": [plain_problem(problem) for problem in errors[:LISTED]],
+        "delivered": is_current and not delivery.lacking,
     }
 
 
-def history(sources: Sources, query: Query) -> Any:
+async def history(sources: Sources, query: Query) -> Any:
     """Return the last changes, newest first, with what they made the control plane compute and write.
 
-    `requests` is the cost of what proxies requested, and `others` that of older changes. `total` is the sum of all.
+    `errors` are the current errors of the objects that were not changed again. `requests` is the cost of what proxies
+    requested, and `others` that of older changes. `total` is the sum of all.
     """
     changes = sources.changes
+    errors = await collect_present(p if p.severity is Severity.ERROR else None for p in sources.problems())
     return {
-        "changes": [changes.plain(change) for change in changes],
+        "changes": changes.list_plain(errors),
         "requests": changes.requests.plain(),
         "others": changes.others.plain(),
         "total": changes.total().plain(),
     }
-
-
-def _state(connection: ConnectedProxy, event: int, is_forgotten: bool) -> tuple[str, str]:
-    """Return the state of a change on a stream, and the reason if the proxy has refused it.
-
-    While a proxy receives its first configuration, it is unknown whether the change affects it.
-    """
-    if not connection.has_started:
-        return "starting", ""
-    if event or is_forgotten:
-        state = connection.delivery(event)
-        if state != "done":
-            return state, ""
-    if reason := connection.refusal(event):
-        return "refused", reason
-    return "done", ""
 
 
 def _is_expected(version: CommittedObject, query: Query) -> bool:

@@ -142,7 +142,7 @@ def scope_services(db: Mesh, scope: ScopeFacet) -> Mapping[str, ImportKey]:
         for item in egress_services(db, scope, index):
             _add(db, imports, item)
         if not scope.gateway:
-            for item in _inferred_imports(db, scope, index):
+            for item in inferred_imports(db, scope, index):
                 _add(db, imports, item)
     return imports
 
@@ -187,7 +187,7 @@ class RouteTarget(NamedTuple):
 
 
 @derived
-def _inferred_imports(db: Mesh, scope: ScopeFacet, index: int) -> tuple[ImportKey, ...]:
+def inferred_imports(db: Mesh, scope: ScopeFacet, index: int) -> tuple[ImportKey, ...]:
     """Return the services that the VirtualServices of an egress listener route to.
 
     If the listener imports everything, the services that it already imports are omitted.
@@ -233,13 +233,13 @@ def _inferred(db: Mesh, hostname: str, namespace: str, port: int | None, ports: 
 
 
 @derived
-def _route_targets_of(db: Mesh, key: ObjectKey, _: str) -> tuple[RouteTarget, ...] | None:
+def route_targets_of(db: Mesh, key: ObjectKey, _: str) -> tuple[RouteTarget, ...] | None:
     row = virtual_service(db, key)
     return find_route_targets(row.spec) or None if row is not None else None
 
 
 _route_targets: Gather[ObjectKey, [str], tuple[RouteTarget, ...]] = Gather(
-    "route targets", virtual_service_keys, _route_targets_of
+    "route targets", virtual_service_keys, route_targets_of
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pilot.derive import Derived, Node, Table
@@ -233,6 +233,19 @@ class Discovery:
 
     def connections(self) -> Sequence[Connection]:
         return tuple(self._connections.values())
+
+    def readers(self, nodes: Iterable[Node]) -> Iterator[tuple[str, Collection[Connection]]]:
+        """Yield a type URL and the connections whose resources of the type are computed from some of the nodes.
+
+        The type URL is "" for connections whose plan is computed from them.
+        """
+        feeds: dict[Feed[Connection], None] = {}
+        for node in nodes:
+            feeds |= dict.fromkeys(self._feeds.feeds_of(node))
+            if (connections := self._by_plan.get(node)) is not None:
+                yield "", tuple(connections)
+        for feed in feeds:
+            yield feed.type_url, tuple(feed.readers)
 
     def cached_resources(self) -> Mapping[str, Sequence[Mapping[str, Resource]]]:
         """Return the serialized resources of connected proxies.

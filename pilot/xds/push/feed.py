@@ -121,6 +121,11 @@ class Feeds(Generic[R]):
                     feeds[feed] = None
         return feeds
 
+    def feeds_of(self, node: Node) -> tuple[Feed[R], ...]:
+        """Return the feeds of a group's node."""
+        watched = self._by_node.get(node)
+        return tuple(watched.feeds) if watched is not None else ()
+
     def __len__(self) -> int:
         return len(self._feeds)
 

@@ -10,7 +10,7 @@ import pytest
 from pilot.bootstrap.dashboard_data import DashboardData
 from pilot.config.catalogue import CATALOGUE
 from pilot.config.kinds.istio import DESTINATION_RULE
-from pilot.config.kinds.kubernetes import POD
+from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, POD
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.debug.changes import LISTED
 from pilot.envoy.plans.proxy_plan import proxy_plan
@@ -75,7 +75,15 @@ def test_action_on_an_object(data: DashboardData, row: bool, events: dict[str, i
     assert [changed.action for changed in change.objects] == [action]
 
 
-def test_endpoints_are_only_counted_and_objects_are_limited(data: DashboardData) -> None:
+def test_endpoints_are_named_after_other_objects(data: DashboardData) -> None:
+    slices = [(ENDPOINT_SLICE.table_name, RegistryKey("c", "a", "web-0"), None)]
+    data.on_change(1, commit(*slices, (RULE, KEY, None)), 0)
+    (change,) = data.changes
+    assert [o.name for o in change.objects] == ["r", "web-0"]
+    assert (change.total, change.endpoints) == (1, 1)
+
+
+def test_objects_of_a_change_are_limited(data: DashboardData) -> None:
     pods = [(POD.table_name, RegistryKey("c", "a", str(n)), None) for n in range(3)]
     rules = [(RULE, ObjectKey("a", str(n)), None) for n in range(LISTED + 5)]
     data.on_change(1, commit(*pods, *rules, (MESH_CONFIG, "mesh", None)), 0)

@@ -12,7 +12,7 @@ from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.completions import complete_namespaces
 from pilot.cli.ctl.output import CommandResult, Part, TextTable
 from pilot.cli.ctl.replicas import Replicas
-from pilot.cli.ctl.rollout import named_targets, read_rollouts, rollout_table
+from pilot.cli.ctl.rollout import describe_lacking, named_targets, read_rollouts, rollout_table
 from pilot.lib.text import human_size
 
 _HEAD = (
@@ -36,17 +36,19 @@ def rollout() -> None:
 def status(client: Replicas, objects: tuple[str, ...], namespace: str) -> CommandResult:
     """Show how many proxies have the last change of objects.
 
-    The table shows for each replica how many proxies have acknowledged or refused it. Use `pilotctl wait` to wait for
-    them.
+    The table shows for each replica how many connected proxies each object affects, and how many of them have
+    acknowledged or refused its last change. The lines below it name the others and the errors of the objects. Use
+    `pilotctl wait` to wait for the proxies.
     """
     rollouts = read_rollouts(client, named_targets(objects, namespace))
-    refusals = [
-        f"{refusal['proxy']} has refused {one.target}: {refusal['reason']}"
-        for one in rollouts
-        for refusal in one.page["refusals"]
-    ]
+    lines = [f"{one.target}: {line}" for one in rollouts for line in (*_errors(one.page), *describe_lacking(one.page))]
     pages = [{"replica": one.replica, "state": one.state, **one.page} for one in rollouts]
-    return CommandResult(pages, [rollout_table(rollouts), *refusals])
+    return CommandResult(pages, [rollout_table(rollouts), *dict.fromkeys(lines)])
+
+
+def _errors(page: dict[str, Any]) -> list[str]:
+    """Return a line about each error of an object."""
+    return [" ".join(("has an error:", *filter(None, (e.get("path"), e["message"])))) for e in page["errors"]]
 
 
 @click.command()
@@ -69,26 +71,10 @@ def history(client: Replicas, namespace: str) -> CommandResult:
     answers = client.each("history")
     changes = [{"replica": answer.replica.name, **change} for answer in answers for change in answer.value["changes"]]
     changes.sort(key=lambda change: -change["time"])
-    _mark_errors(changes, client.get("problemz"))
     if namespace:
         changes = [change for change in changes if any(o["namespace"] == namespace for o in change["objects"])]
     value = {"changes": changes, "replicas": {a.replica.name: a.value | {"changes": None} for a in answers}}
     return CommandResult(value, _parts(changes, {a.replica.name: a.value for a in answers}))
-
-
-def _mark_errors(changes: list[dict[str, Any]], problems: list[dict[str, Any]]) -> None:
-    """Add `errors` to changes, newest first: whether an object has errors and was not changed again."""
-    invalid = {_key(problem) for problem in problems if problem["severity"] == "error"}
-    current: set[tuple[str, tuple[str, ...]]] = set()
-    for change in changes:
-        keys = {(change["replica"], _key(o)) for o in change["objects"]}
-        change["errors"] = any(key in invalid for replica, key in keys - current)
-        current |= keys
-
-
-def _key(ref: dict[str, Any]) -> tuple[str, ...]:
-    """Return the identity of an object. Problems of files have no object, and omit its fields."""
-    return tuple(ref.get(field, "") for field in ("group", "kind", "namespace", "name"))
 
 
 def _parts(changes: list[dict[str, Any]], replicas: dict[str, dict[str, Any]]) -> Iterator[Part]:
@@ -121,11 +107,9 @@ def _row(change: dict[str, Any]) -> tuple[object, ...]:
 
 def _title(change: dict[str, Any]) -> str:
     """Return a text that names the first objects of a change, and the number of others."""
-    if not change["objects"]:
-        count = change["endpoints"]
-        return f"change {count} {'Pod or EndpointSlice' if count == 1 else 'Pods and EndpointSlices'}"
     names = [_name(one) for one in change["objects"][:_NAMED]]
-    more = f" and {change['total'] - len(names)} more" if change["total"] > len(names) else ""
+    rest = change["total"] + change["endpoints"] - len(names)
+    more = f" and {rest} more" if rest > 0 else ""
     return f"{', '.join(names)}{more}{'; has errors' if change['errors'] else ''}"
 
 

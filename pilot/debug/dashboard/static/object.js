@@ -1,6 +1,5 @@
 // One object as YAML, with the lines of its problems marked.
 import { clock, command, count, fold, h, link, mark, nameOf, number, objectLink, section, span, to, toProxy, toService } from "./dom.js";
-import { proxyName } from "./answer.js";
 import { changeItem, LEVEL, problemItem } from "./lists.js";
 
 const LONGEST = 3000; // lines
@@ -49,14 +48,14 @@ function listing(every, first, marks) {
   }));
 }
 
-// Whether every proxy has the last change of the object, and which proxies lack it.
-function delivered(change, state) {
-  const lacking = state.fleet.unhealthy;
-  const others = lacking.length ? [" Not up to date: ", lacking.slice(0, 5).map((row, index) => [index ? ", " : "", link(toProxy(row.id), proxyName(row)), row.state === "refused" ? " (rejects it)" : " (does not respond)"]), lacking.length > 5 ? ` and ${lacking.length - 5} more` : "", "."] : null;
-  if (!change) return h("p", {}, mark(lacking.length ? "warn" : "ok", `In force, unchanged since the control plane started. ${number(state.fleet.synced)} of ${count(state.fleet.proxies, "proxy is", "proxies are")} up to date.`), others);
-  if (!change.proxies) return h("p", {}, mark("ok", `In force since ${clock(change.time, true)}; it affects no connected proxy.`));
-  const has = change.acknowledged || 0, all = has === change.proxies;
-  return h("p", {}, mark(all ? "ok" : change.done ? "bad" : "busy", all ? `Live on all ${number(has)} proxies that it affects, since ${clock(change.time + (change.seconds || 0), true)}.` : `Live on ${number(has)} of the ${number(change.proxies)} proxies that it affects.`), all ? null : others);
+// The number of proxies that the object affects, and the reason for which some of them lack its last change.
+function delivered(delivery) {
+  const { affected, acknowledged, lacking } = delivery, time = delivery.since || delivery.time, since = time ? ` since ${clock(time, true)}` : "";
+  const rest = delivery.refused + delivery.starting + delivery.waiting + delivery.sent + delivery.unknown - lacking.length;
+  const reasons = lacking.length ? h("ul", { class: "items" }, lacking.map((one) => h("li", {}, link(toProxy(one.id), one.proxy), ` ${one.reason}`)), rest > 0 ? h("li", { class: "soft" }, `and ${number(rest)} more`) : null) : null;
+  if (!affected) return [h("p", {}, mark("ok", `In force${since}. It affects no connected proxy.`)), reasons];
+  const all = acknowledged === affected, who = all ? affected === 1 ? "It has it" : "All of them have it" : `${number(acknowledged)} of them ${acknowledged === 1 ? "has" : "have"} it`;
+  return [h("p", {}, mark(all ? "ok" : delivery.refused ? "bad" : "busy", `Affects ${count(affected, "proxy", "proxies")}. ${who}${all ? since : ""}.`)), reasons];
 }
 
 export function drawObject(answer, state, path) {
@@ -82,7 +81,7 @@ export function drawObject(answer, state, path) {
     h("h2", {}, `${ref.kind} ${nameOf(ref)}`),
     h("p", { class: "soft" }, answer.source ? `from ${answer.source}${answer.line ? `:${answer.line}` : ""}` : "", answer.derivedFrom.length ? [" derived from ", answer.derivedFrom.map((one) => objectLink(one))] : null, ref.namespace ? [" · ", link(to("namespace", ref.namespace), `namespace ${ref.namespace}`)] : null),
     refusedNow ? h("p", { class: "verdict" }, mark("bad", answer.object ? "It has errors, so its last valid version is in force." : "It has errors and is not in force.")) : null,
-    answer.object && !refusedNow ? delivered(changes[0], state) : null,
+    answer.delivery && !refusedNow ? delivered(answer.delivery) : null,
     problems.length ? section("Problems", h("ul", { class: "items" }, problems.map(problemItem))) : null,
     answer.certificates.length ? section("Certificate", answer.certificates.map((one) => h("p", {}, mark(one.ends < Date.now() / 1000 ? "bad" : one.ends < Date.now() / 1000 + 7 * 86400 ? "warn" : "ok", one.ends < Date.now() / 1000 ? `expired ${span(Date.now() / 1000 - one.ends)} ago` : `${span(one.ends - Date.now() / 1000)} left`), ` until ${new Date(one.ends * 1000).toISOString().slice(0, 16).replace("T", " ")} UTC`))) : null,
     answer.hosts.length ? section("Routes to", h("ul", {}, answer.hosts.map((host) => { const parts = host.split("."); return h("li", {}, host.endsWith(".svc.cluster.local") ? link(toService({ namespace: parts[1], host }), host) : host); }))) : null,

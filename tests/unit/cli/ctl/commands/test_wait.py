@@ -16,18 +16,26 @@ kind: VirtualService
 metadata: {name: tea, namespace: shop}
 spec: {hosts: [tea], http: [{route: [{destination: {host: tea}}]}]}
 """
-COUNTS = ("connected", "affected", "acknowledged", "disconnected", "starting", "waiting", "sent", "refused")
+COUNTS = ("connected", "affected", "acknowledged", "disconnected", "starting", "waiting", "sent", "refused", "unknown")
 PAGE = {
     **dict.fromkeys(COUNTS, 0),
-    **{"exists": True, "ignored": False, "current": True, "generation": 0, "pending": [], "refusals": []},
+    **{"exists": True, "ignored": False, "current": True, "generation": 0, "lacking": [], "errors": []},
     "delivered": True,
 }
-FILE_PROBLEM = {"severity": "error", "code": "syntax-error", "file": "/config/cup.yaml", "message": "tabs"}
+WEB = {"proxy": "web-0.shop"}
 OBJECT = {"kind": "VirtualService", "namespace": "shop", "name": "tea"}
 CHANGE = {
     "time": 60.0,
     "objects": [{"action": "update", **OBJECT, "generation": 7, "manager": "me"}],
-    **{"total": 2, "endpoints": 0, "proxies": 3, "unchanged": 1, "acknowledged": 2, "refused": 0},
+    **{
+        "errors": [{"severity": "error", "message": "bad"}],
+        "total": 2,
+        "endpoints": 0,
+        "proxies": 3,
+        "unchanged": 1,
+        "acknowledged": 2,
+        "refused": 0,
+    },
     **{"derivations": 5, "bytes": {"cds": 2000}, "p50": 0.1, "p99": 0.2, "seconds": 0.3},
 }
 OLDER = {
@@ -37,6 +45,7 @@ OLDER = {
         {"action": "add", **OBJECT, "name": name, "generation": 0, "manager": ""}
         for name in ("tea", "cup", "jug", "pot")
     ],
+    "errors": [],
     "total": 5,
     "proxies": 4,
 }
@@ -54,12 +63,6 @@ class Rollouts(Replica):
     def page(self, path: str, query: dict[str, str]) -> tuple[int, Any]:
         if path == "/debug/history":
             return 200, {"changes": [CHANGE, OLDER], "requests": COST, "others": COST, "total": COST}
-        if path == "/debug/problemz":
-            return 200, [
-                {"severity": "error", **OBJECT},
-                {"severity": "warning", **OBJECT, "name": "cup"},
-                FILE_PROBLEM,
-            ]
         self.queries.append(query)
         return 200, self.pages.pop(0) if len(self.pages) > 1 else self.pages[0]
 
@@ -90,11 +93,14 @@ def test_wait_ends_once_every_replica_has_delivered_the_content_of_the_file(
     ("page", "reason"),
     [
         (
-            {"refused": 1, "refusals": [{"proxy": "web-0.shop", "reason": "lds: bad"}]},
-            "web-0.shop has refused it: lds: bad",
+            {"refused": 1, "lacking": [{**WEB, "state": "refused", "reason": "rejects its listeners: bad"}]},
+            "web-0.shop rejects its listeners: bad",
         ),
         ({"current": False}, "the control plane does not have this version after 0s; see pilotctl problems"),
-        ({"sent": 1, "pending": ["web-0.shop"]}, "1 proxy has not acknowledged it after 0s: web-0.shop"),
+        (
+            {"sent": 7, "lacking": [{**WEB, "state": "sent", "reason": "does not respond"}]},
+            "7 proxies have not acknowledged it after 0s: web-0.shop does not respond, and 6 more",
+        ),
         ({"current": False, "ignored": True}, "the control plane ignores the namespace (discoverySelectors)"),
     ],
 )
@@ -142,3 +148,29 @@ def test_history_lists_the_changes_of_all_replicas_and_their_cost(
     )
     assert main([*addresses, "history", "-n", "other"]) == 0
     assert capsys.readouterr().out.startswith("No changes.")
+
+
+def test_rollout_status_names_each_proxy_without_the_change_and_the_errors_of_the_object(
+    replicas: tuple[Rollouts, Rollouts, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, _, _ = replicas
+    lacking = [
+        {**WEB, "state": "refused", "reason": "rejects its routes: bad"},
+        {"proxy": "tax-0.shop", "state": "starting", "reason": "does not respond"},
+    ]
+    counts = {"affected": 5, "acknowledged": 3, "refused": 1, "starting": 1, "delivered": False}
+    errors = [{"path": "spec.http[0]", "message": "no such host"}]
+    first.pages = [PAGE | counts | {"lacking": lacking}, PAGE | counts | {"errors": errors}]
+    command = ["--address", first.address, "rollout", "status", "virtualservice/tea", "-n", "shop"]
+    assert main(command) == 0
+    _, row, *lines = capsys.readouterr().out.splitlines()
+    assert row.split()[4:] == ["-", "5", "3", "1", "1", "0", "REFUSED"]
+    assert lines == [
+        "virtualservice/tea -n shop: web-0.shop rejects its routes: bad",
+        "virtualservice/tea -n shop: tax-0.shop does not respond",
+    ]
+    assert main(command) == 0
+    _, row, line, more = capsys.readouterr().out.splitlines()
+    assert row.split()[-2:] == ["HAS", "ERRORS"]
+    assert line == "virtualservice/tea -n shop: has an error: spec.http[0] no such host"
+    assert more == "virtualservice/tea -n shop: and 2 more"

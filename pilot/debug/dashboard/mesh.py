@@ -29,6 +29,7 @@ from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.virtual_services import qualified
 
 Access = Literal["open", "restricted", "closed"]
+Level = Literal["bad", "warn", "ok"]
 USABLE = frozenset({EndpointHealth.HEALTHY, EndpointHealth.UNKNOWN})
 WITHOUT_ENDPOINTS = frozenset({Resolution.PASSTHROUGH, Resolution.ALIAS, Resolution.DYNAMIC_DNS})
 """Resolutions of services that have no endpoints of their own."""
@@ -71,8 +72,8 @@ class ServiceFacts(NamedTuple):
 
     @property
     def is_unready(self) -> bool:
-        """Return whether the service should have a usable endpoint, and has none."""
-        return self.total >= 0 and not self.ready
+        """Return whether the service has endpoints, and none of them is usable."""
+        return self.total > 0 and not self.ready
 
     def plain(self, health: Mapping[str, int]) -> dict[str, Any]:
         """Return the facts as a JSON object. `health` has the numbers of problems and of unhealthy proxies."""
@@ -93,12 +94,14 @@ class ServiceFacts(NamedTuple):
 class Link(NamedTuple):
     """A route to a destination host.
 
-    `source` is a gateway ("gateway NAMESPACE/NAME") or a host ("HOST"). `by` is the object that a user wrote.
+    `source` is a gateway ("gateway NAMESPACE/NAME") or a host ("HOST"). `by` is the object that a user wrote. `faults`
+    says whether it injects faults.
     """
 
     source: str
     target: str
     by: ObjectRef
+    faults: bool = False
 
 
 class MeshGraph(NamedTuple):
@@ -164,16 +167,21 @@ def show_graph(graph: MeshGraph, around: MeshContext, opened: str) -> dict[str, 
     It contains counts for each namespace, and the services of the namespace `opened`. This function is slow for a large
     mesh. It is thread-safe because all arguments are immutable.
     """
-    health = _Health(graph, around)
+    health = MeshHealth(graph, around)
     namespaces: dict[str, dict[str, Any]] = {}
     for facts in sorted(graph.services, key=lambda facts: (facts.namespace, facts.host)):
         namespace = namespaces.setdefault(
-            facts.namespace, {"name": facts.namespace, "services": [], "count": 0, "unready": 0}
+            facts.namespace,
+            {"name": facts.namespace, "services": [], "count": 0, "unready": 0, "empty": 0, "faults": 0},
         )
         namespace["count"] += 1
         namespace["unready"] += facts.is_unready
+        namespace["empty"] += facts.total == 0
         if facts.is_unready:
             namespace.setdefault("unready_host", facts.host)
+        if facts.host in health.faulty:
+            namespace["faults"] += 1
+            namespace.setdefault("faulty_host", facts.host)
         if facts.namespace == opened:
             namespace["services"].append(facts.plain(health.of_service(facts)))
     for name, namespace in namespaces.items():
@@ -187,10 +195,14 @@ def show_graph(graph: MeshGraph, around: MeshContext, opened: str) -> dict[str, 
     }
 
 
-class _Health:
-    """The numbers of problems and of unhealthy proxies of services, namespaces and gateways."""
+class MeshHealth:
+    """The numbers of problems and of unhealthy proxies of services, namespaces and gateways.
+
+    `faulty` are the hosts for which a route injects faults.
+    """
 
     def __init__(self, graph: MeshGraph, around: MeshContext) -> None:
+        self.faulty = frozenset(link.source for link in graph.links if link.faults)
         self._by_object: Counter[tuple[str, str, str, str]] = Counter()
         self._by_host: Counter[tuple[str, str]] = Counter()
         self._by_namespace: Counter[tuple[str, str]] = Counter()
@@ -220,7 +232,15 @@ class _Health:
             )
             for level in ("errors", "warnings")
         }
-        return problems | {state: self._by_service[ref, state] for state in ("refused", "stale")}
+        states = {state: self._by_service[ref, state] for state in ("refused", "stale")}
+        return problems | states | {"faults": int(facts.host in self.faulty)}
+
+    def level(self, facts: ServiceFacts) -> Level:
+        """Return the worst severity of what is wrong with a service."""
+        of = self.of_service(facts)
+        if facts.is_unready or of["errors"] or of["refused"]:
+            return "bad"
+        return "warn" if facts.total == 0 or of["warnings"] or of["stale"] or of["faults"] else "ok"
 
     def of_namespace(self, name: str) -> dict[str, int]:
         return {level: self._by_namespace[name, level] for level in ("errors", "warnings", "refused", "stale")}
@@ -377,7 +397,8 @@ def links_of_route(db: Mesh, key: ObjectKey) -> tuple[Link, ...]:
     targets = dict.fromkeys(destination.host for destination in destinations)
     sources = [f"gateway {gateway}" for gateway in spec.gateways if gateway != _MESH]
     sources += spec.hosts if not spec.gateways or _MESH in spec.gateways else ()
-    return tuple(Link(source, target, by) for source in sources for target in targets)
+    faults = any(rule.fault is not None and (rule.fault.abort or rule.fault.delay) for rule in spec.http)
+    return tuple(Link(source, target, by, faults) for source in sources for target in targets)
 
 
 def written_by(row: Object[Any]) -> ObjectRef:

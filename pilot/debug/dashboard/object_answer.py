@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from pilot.config.kinds.istio import GATEWAY, VIRTUAL_SERVICE
 from pilot.config.kinds.kubernetes import SECRET
 from pilot.config.object import ObjectKey
-from pilot.config.problem import ObjectRef, plain_problem, plain_ref
+from pilot.config.problem import ObjectRef, Problem, plain_problem, plain_ref
 from pilot.debug import certificates
-from pilot.debug.dashboard.mesh import links_of_route
+from pilot.debug.dashboard.mesh import links_of_route, problem_hosts
 from pilot.debug.object_delivery import find_delivery, find_key
 from pilot.debug.page import Refused
 from pilot.debug.pages.configuration import to_kubernetes
-from pilot.debug.slices import collect_all
+from pilot.debug.slices import collect_all, collect_present
 from pilot.debug.sources import Sources
+from pilot.lib.suggestion import closest
+from pilot.mesh.registry.services import refs_by_hostname, service_refs
+from pilot.mesh.tables.database import Mesh
 
 MAX_PROBLEMS = 100
 
@@ -26,7 +30,8 @@ async def describe_object(sources: Sources, ref: ObjectRef) -> dict[str, Any]:
     the object is `invalid`. The content of Secrets is never returned.
     """
     kind = sources.db.catalogue.find(ref.kind)
-    problems = [p for p in await collect_all(sources.problems()) if p.object == ref][:MAX_PROBLEMS]
+    every = await collect_all(sources.problems())
+    problems = [p for p in every if p.object == ref][:MAX_PROBLEMS]
     row = kind.get(sources.db, find_key(sources.db, kind, ref)) if kind is not None else None
     if row is None and not problems:
         raise Refused(404, f"{ref} does not exist\n")
@@ -55,9 +60,33 @@ async def describe_object(sources: Sources, ref: ObjectRef) -> dict[str, Any]:
         "text": lines[1],
         "object": plain,
         "derivedFrom": [plain_ref(parent) for parent in origin.parents] if origin is not None else [],
-        "hosts": list(hosts) if ref.kind.name == "VirtualService" else [],
+        "hosts": [_destination(sources.db, host) for host in hosts] if ref.kind == VIRTUAL_SERVICE.id else [],
         "certificates": [validity._asdict() for validity in ends],
         "problems": [plain_problem(p) for p in problems],
+        "routeProblems": [plain_problem(p) for p in await _route_problems(sources, ref, every)],
         "delivery": delivery.plain() if delivery is not None else None,
         "invalid": any(p.is_rejection for p in problems),
     }
+
+
+def _destination(db: Mesh, host: str) -> dict[str, str]:
+    """Return a destination's host, the namespace of its service or "", and a similar host if there is no service."""
+    ref = next(iter(refs_by_hostname(db, host)), None)
+    name, _, rest = host.partition(".")
+    namespace, _, domain = rest.partition(".")
+    similar = ""
+    if ref is None:
+        names = closest(
+            namespace, {other.namespace for other in service_refs(db) if other.hostname.startswith(f"{name}.")}
+        )
+        similar = f"{name}.{names}.{domain}" if names else ""
+    return {"host": host, "namespace": ref.namespace if ref is not None else "", "similar": similar}
+
+
+async def _route_problems(sources: Sources, ref: ObjectRef, problems: list[Problem]) -> list[Problem]:
+    """Return the problems of the routes that make requests to a Gateway fail."""
+    if ref.kind != GATEWAY.id:
+        return []
+    place = f"gateway {ref.namespace}/{ref.name}"
+    of_routes = (p for p in problems if p.object.kind == VIRTUAL_SERVICE.id)
+    return (await collect_present(p if place in problem_hosts(sources, p) else None for p in of_routes))[:MAX_PROBLEMS]

@@ -41,6 +41,8 @@ FILES = (
     "search.js",
     "service.js",
 )
+MAX_ACCOUNTS = 2_000
+"""Maximum number of service accounts that are offered as callers."""
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 # The page loads nothing from other origins, and no other page may frame it.
 _HEADERS = {
@@ -73,6 +75,7 @@ class Dashboard:
             "traffic": self._traffic,
             "search": self._search,
             "service": self._service,
+            "accounts": self._accounts,
             "object": self._object,
             "proxies": self._proxies,
             "proxy": self._proxy,
@@ -115,12 +118,19 @@ class Dashboard:
 
     async def _search(self, query: Query) -> Any:
         most = MOST_IN_FULL if "all" in query else MOST
-        return await search(self._sources, await self._stream.graph.get(), query.get("text", ""), most)
+        graph, context = await self._stream.graph.get(), await self._stream.context()
+        return await search(self._sources, graph, context, query.get("text", ""), most)
 
     async def _service(self, query: Query) -> Any:
         graph, context = await self._stream.graph.get(), await self._stream.context()
         ref = ServiceRef(query.get("host", ""), query.get("namespace", ""))
         return await describe_service(self._sources, graph, context, ref)
+
+    async def _accounts(self, _: Query) -> Any:
+        """Return the service accounts of services, to choose a caller."""
+        graph = await self._stream.graph.get()
+        accounts = {f"{facts.namespace}/{account}" for facts in graph.services for account in facts.accounts}
+        return sorted(accounts)[:MAX_ACCOUNTS]
 
     async def _object(self, query: Query) -> Any:
         kind = GroupKind(query.get("group", ""), query.get("kind", ""))

@@ -11,7 +11,7 @@ from pilot.config.kinds.istio import AUTHORIZATION_POLICY, DESTINATION_RULE, PEE
 from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import ObjectRef, plain_problem, plain_ref
-from pilot.config.security.authorization_policy import AuthorizationPolicy, Rule, dry_run
+from pilot.config.security.authorization_policy import AuthorizationPolicy, From, Rule, dry_run
 from pilot.debug.dashboard.mesh import (
     USABLE,
     MeshContext,
@@ -102,6 +102,7 @@ async def describe_service(sources: Sources, graph: MeshGraph, context: MeshCont
             for c in facts.callers[:MAX_RULES]
         ],
         "policies": [show_policy(row) for row in policies[:MAX_RULES]],
+        "identityBy": [plain_ref(row.ref) for row in _identity_policies(policies)[:MAX_RULES]],
         "routes": [route.shown for route in routes],
         "rules": rules,
         "endpoints": await collect_all(islice(_endpoints(db, target, proxies), MAX_ENDPOINTS)),
@@ -151,12 +152,16 @@ def _endpoint_reasons(facts: ServiceFacts, target: Service) -> Iterator[ServiceR
         yield ServiceReason("warning", "It has no ports.", _declaration(target))
     elif not facts.total:
         yield ServiceReason(
-            "error", "It has no endpoints: no Pod matches its selector, or none is running.", _declaration(target)
+            "warning", "It has no endpoints: no Pod matches its selector, or none is running.", _declaration(target)
         )
     elif facts.is_unready:
-        yield ServiceReason("error", f"None of its {facts.total} endpoints is ready.", _declaration(target))
+        yield ServiceReason("error", _unready_text(facts.total), _declaration(target))
     elif 0 < facts.ready < facts.total:
         yield ServiceReason("warning", f"{facts.total - facts.ready} of its {facts.total} endpoints are not ready.")
+
+
+def _unready_text(total: int) -> str:
+    return "Its only endpoint is not ready." if total == 1 else f"None of its {total} endpoints is ready."
 
 
 def _proxy_reasons(context: MeshContext, ref: ServiceRef) -> Iterator[ServiceReason]:
@@ -226,6 +231,18 @@ def _access_reasons(policies: list[Object[AuthorizationPolicy]]) -> Iterator[Ser
             text = f"AuthorizationPolicy {row.namespace}/{row.name} admits nobody: callers get status 403."
             yield ServiceReason("error", text, row.ref)
             return
+
+
+def _identity_policies(policies: list[Object[AuthorizationPolicy]]) -> list[Object[AuthorizationPolicy]]:
+    """Return the ALLOW policies if all their rules require that the caller has an identity of the mesh."""
+    allowing = [row for row in policies if row.spec.action == "ALLOW" and not dry_run(row.annotations)]
+    rules = [rule for row in allowing for rule in row.spec.rules]
+    return allowing if all(rule.from_ and all(map(_has_identity, rule.from_)) for rule in rules) else []
+
+
+def _has_identity(origin: From) -> bool:
+    source = origin.source
+    return source is not None and bool(source.principals or source.namespaces or source.service_accounts)
 
 
 def show_policy(row: Object[AuthorizationPolicy]) -> Plain:

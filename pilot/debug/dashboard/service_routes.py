@@ -158,8 +158,8 @@ def _rule_reasons(by: ObjectRef, path: str, to: list[Plain], http: HTTPRoute) ->
             name = d["host"] + (f", subset {d['subset']}" if d["subset"] else "")
             share = f"{d['weight']} % of its requests" if d["weight"] and len(to) > 1 else "its requests"
             yield ServiceReason("error", f"{path} sends {share} to {name}: {d['fault']}.", by)
-    if http.fault is not None and http.fault.abort is not None:
-        yield ServiceReason("warning", f"{path} {action_text(http).partition('; ')[0]}.", by)
+    if faults := fault_texts(http):
+        yield ServiceReason("warning", f"{path} {' and '.join(faults)}.", by)
 
 
 def match_text(m: Any) -> str:
@@ -182,8 +182,8 @@ def string_text(match: StringMatch) -> str:
     return f"~ {match.regex}" if match.regex is not None else match.exact or "present"
 
 
-def action_text(http: HTTPRoute) -> str:
-    """Return what a route does besides choosing a destination."""
+def fault_texts(http: HTTPRoute) -> list[str]:
+    """Return the faults that a route injects as text."""
     parts = []
     if http.fault is not None and http.fault.abort is not None:
         abort = http.fault.abort
@@ -191,6 +191,12 @@ def action_text(http: HTTPRoute) -> str:
         parts.append(f"aborts {share} with {abort.http_status or abort.grpc_status or 'an error'}")
     if http.fault is not None and http.fault.delay is not None:
         parts.append(f"delays requests by {http.fault.delay.fixed_delay}")
+    return parts
+
+
+def action_text(http: HTTPRoute) -> str:
+    """Return what a route does besides choosing a destination."""
+    parts = fault_texts(http)
     if http.redirect is not None:
         parts.append(f"redirects to {http.redirect.authority}{http.redirect.uri}")
     if http.direct_response is not None:

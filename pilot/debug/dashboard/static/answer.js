@@ -64,17 +64,22 @@ export function findings(state, now) {
   const inUse = certificates.filter(isUsed), ended = inUse.filter((one) => one.ends < now), ending = inUse.filter((one) => one.ends >= now && one.ends < now + 7 * DAY);
   if (ended.length) results.push({ level: "bad", parts: [certificatesLink(ended), ` expired${ended.length === 1 ? ` ${span(now - ended[0].ends)} ago` : ""}.`] });
   if (ending.length) results.push({ level: "warn", parts: [certificatesLink(ending), ending.length === 1 ? ` expires in ${span(ending[0].ends - now)}.` : ` expire within a week, the first in ${span(Math.min(...ending.map((one) => one.ends)) - now)}.`] });
-  const unready = (mesh?.namespaces || []).filter((one) => one.unready);
-  if (unready.length) {
-    const total = unready.reduce((sum, one) => sum + one.unready, 0);
-    const host = unready.length === 1 && total === 1 ? unready[0].unready_host : "";
-    results.push(host ? { level: "warn", parts: [serviceLink({ namespace: unready[0].name, host }), ` in ${unready[0].name} has no ready endpoint.`] } : { level: "warn", parts: [`${count(total, "service has", "services have")} no ready endpoint, in `, listed(unready.map((one) => link(to("namespace", one.name), one.name))), "."] });
-  }
+  results.push(...ofServices(mesh, "unready", "unready_host", "bad", ["has no ready endpoint: requests get 503", "have no ready endpoint"]));
+  results.push(...ofServices(mesh, "faults", "faulty_host", "warn", ["has injected faults", "have injected faults"]));
   const current = changes.find((change) => !change.done && change.proxies > (change.acknowledged || 0));
   if (current && !fleet.stale) results.push({ level: "busy", parts: [link(to("changes"), "A change"), ` is being delivered: ${number(current.acknowledged || 0)} of ${number(current.proxies)} proxies have it.`] });
   if (!results.some((one) => one.level === "bad" || one.level === "warn")) results.unshift({ level: fleet.proxies ? "ok" : "note", parts: [calm(state)] });
   return results.sort((a, b) => LEVELS.indexOf(a.level) - LEVELS.indexOf(b.level));
 }
+
+// What is the matter with services of which the namespaces have a number and the first host.
+function ofServices(mesh, field, first, level, [one, many]) {
+  const namespaces = (mesh?.namespaces || []).filter((namespace) => namespace[field]), total = namespaces.reduce((sum, namespace) => sum + namespace[field], 0);
+  if (!total) return [];
+  if (total === 1) return [{ level, parts: [serviceLink({ namespace: namespaces[0].name, host: namespaces[0][first] }), ` in ${namespaces[0].name} ${one}.`] }];
+  return [{ level, parts: [`${number(total)} services ${many}, in `, listed(namespaces.map((namespace) => link(to("namespace", namespace.name), namespace.name))), "."] }];
+}
+
 const LEVELS = ["bad", "warn", "ok", "note", "busy"];
 
 // Returns whether a Gateway or the mesh uses a certificate.

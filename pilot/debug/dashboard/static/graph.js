@@ -6,15 +6,16 @@ const MOST = 60, BATCH = 30; // boxes of services in a graph, and boxes that are
 const ROW = 8;
 const SIZES = [[210, 74], [180, 64], [155, 56], [135, 48], [118, 40], [104, 34]]; // widths of boxes, and gaps between them
 
-export const levelOf = (node) => (node.errors || node.refused ? "bad" : node.stale || node.unready || node.warnings || isUnready(node) ? "warn" : "ok");
-export const isUnready = (node) => node.total !== undefined && node.total >= 0 && !node.ready;
+export const levelOf = (node) => (node.errors || node.refused || node.unready || isUnready(node) ? "bad" : node.stale || node.empty || node.faults || node.warnings || node.total === 0 ? "warn" : "ok");
+export const isUnready = (node) => node.total > 0 && !node.ready;
 
 // The state of a place in words, worst first.
 export function wordsOf(node) {
   const words = [
     node.refused && `${count(node.refused, "proxy rejects", "proxies reject")} configuration`, node.errors && count(node.errors, "error"),
     node.stale && `${count(node.stale, "proxy does", "proxies do")} not answer`, node.unready && `${count(node.unready, "service")} without ready endpoints`,
-    isUnready(node) && (node.total ? `none of ${node.total} endpoints is ready` : "no endpoints"), node.warnings && count(node.warnings, "warning"),
+    isUnready(node) && (node.total === 1 ? "the only endpoint is not ready" : `none of ${node.total} endpoints is ready`), node.total === 0 && "no endpoints",
+    node.empty && `${count(node.empty, "service")} without endpoints`, node.faults && (node.count === undefined ? "faults are injected" : `${count(node.faults, "service")} with injected faults`), node.warnings && count(node.warnings, "warning"),
   ].filter(Boolean);
   return words.length ? words.join(", ") : "healthy";
 }
@@ -111,7 +112,7 @@ export class Graph {
   box(node, at, rate) {
     const data = node.data, level = levelOf(data), words = wordsOf(data);
     const signs = node.kind === "service" ? [
-      data.mtls === "STRICT" && icon("lock"), data.access === "restricted" && icon("shield"), data.access === "closed" && icon("closed"),
+      data.mtls === "STRICT" ? icon("lock") : data.mtls && data.mtls !== "UNKNOWN" && icon("unlocked"), data.access === "restricted" && icon("shield"), data.access === "closed" && icon("closed"),
     ] : [];
     const flow = rate ? h("small", { class: rate.errors > 0.01 * rate.rate ? "flow failing" : "flow", title: rateText(rate) }, shortRate(rate, node.kind !== "service")) : null;
     const about = node.brief && node.about.length > Math.floor((at.w - 46) / 6) ? node.brief : node.about;
@@ -216,6 +217,7 @@ const shortRate = (of, whole) => `${perSecond(of.rate)}  ${success(of, 1).replac
 
 const ICONS = {
   lock: "M4 7V5a4 4 0 0 1 8 0v2h1v8H3V7zm2 0h4V5a2 2 0 0 0-4 0z", shield: "M8 1l6 2v5c0 4-3 6-6 7-3-1-6-3-6-7V3zm0 2L4 4.400V8c0 2.600 1.800 4 4 5z",
+  unlocked: "M4 7V4.500a3.500 3.500 0 0 1 7 0h-2a1.500 1.500 0 0 0-3 0V7h7v8H3V7z",
   closed: "M8 1a7 7 0 1 1 0 14A7 7 0 0 1 8 1zM4 7v2h8V7z",
 };
 const icon = (name) => s("svg", { class: `icon ${name}`, viewBox: "0 0 16 16", "aria-hidden": "true" }, s("path", { d: ICONS[name], "fill-rule": "evenodd" }));
@@ -226,6 +228,6 @@ export function legend(traffic) {
     h("span", {}, h("i", { class: "line route" }), "routed by a VirtualService or HTTPRoute"), h("span", {}, h("i", { class: "line policy" }), "admitted by an AuthorizationPolicy"),
     traffic ? h("span", {}, h("i", { class: "line traffic" }), "traffic: requests, success, p99") : null,
     mark("ok", "healthy"), mark("warn", "warning, not ready or not answering"), mark("bad", "error or rejected"),
-    h("span", {}, icon("lock"), " mutual TLS required"), h("span", {}, icon("shield"), " only some callers"), h("span", {}, icon("closed"), " no callers"),
+    h("span", {}, icon("lock"), " mutual TLS required"), h("span", {}, icon("unlocked"), " plain text accepted"), h("span", {}, icon("shield"), " only some callers"), h("span", {}, icon("closed"), " no callers"),
   );
 }

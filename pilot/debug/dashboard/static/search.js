@@ -1,7 +1,9 @@
 // The search: services, proxies and objects of the whole mesh, also those in namespaces that are not opened.
-import { ask, count, h, link, show, shortHost, toObject, toProxy, toService } from "./dom.js";
+import { ask, count, h, link, mark, show, shortHost, toObject, toProxy, toService } from "./dom.js";
 
 const PAUSE = 150, MOST = 200; // milliseconds; results of each sort
+
+const sign = (one) => (one.level === "bad" ? [" ", mark("bad", "error")] : one.level === "warn" ? [" ", mark("warn", "warning")] : null);
 
 export function listenToSearch(input, results, status) {
   let timer = 0, running = null;
@@ -29,9 +31,10 @@ export function listenToSearch(input, results, status) {
     const total = services.total + proxies.total + objects.total;
     show(
       results,
-      group("Services", services, (one) => link(toService(one), h("b", {}, shortHost(one.host, one.namespace)), h("small", {}, one.namespace))),
+      group("Services", services, (one) => link(toService(one), h("b", {}, shortHost(one.host, one.namespace), sign(one)), h("small", {}, one.namespace))),
+      services.total > services.items.length && !/\s/.test(text) ? h("p", { class: "none" }, "Add a namespace: ", h("code", {}, `${text} ${services.items[0].namespace}`)) : null,
       group("Proxies", proxies, (one) => link(toProxy(one.id), h("b", {}, one.name))),
-      group("Objects", objects, (one) => link(toObject(one), h("b", {}, `${one.namespace ? `${one.namespace}/` : ""}${one.name}`), h("small", {}, one.kind))),
+      group("Objects", objects, (one) => link(toObject(one), h("b", {}, `${one.namespace ? `${one.namespace}/` : ""}${one.name}`, sign(one)), h("small", {}, one.kind))),
       [services, proxies, objects].some((of) => of.total > of.items.length && of.items.length < MOST) ? h("button", { type: "button", onclick: async () => { const shown = links().length; await search(true); links()[Math.min(shown, links().length - 1)]?.focus(); } }, "Show more") : null,
       total ? null : h("p", { class: "none" }, `No match for “${text}”.`),
     );

@@ -1,11 +1,11 @@
 // One service: why requests fail, who may call it, routes, rules, endpoints and what changed. And one namespace, one line.
-import { command, compare, count, fold, h, link, mark, nameOf, number, objectLink, section, serviceLink, shortHost, show, table, to, toObject, toProxy } from "./dom.js";
+import { ask, command, compare, count, fold, h, link, mark, nameOf, number, objectLink, section, serviceLink, shortHost, show, table, to, toObject, toProxy } from "./dom.js";
 import { changeItem, LEVEL, problemItem, STATE, stateText } from "./lists.js";
 import { levelOf, nameOfPlace, rateText, wordsOf } from "./graph.js";
-import { proxyName } from "./answer.js";
+import { listed, proxyName } from "./answer.js";
 
 const MOST = 100; // services that are listed
-const MTLS = { STRICT: "required", PERMISSIVE: "accepted, and plain text too", DISABLE: "off", UNKNOWN: "unknown" };
+const PLAIN_TEXT = { STRICT: "refused (STRICT)", PERMISSIVE: "accepted (PERMISSIVE)", DISABLE: "expected (DISABLE): the service does not use mutual TLS" };
 
 export function drawService(service, state) {
   const { host, namespace } = service, name = shortHost(host, namespace);
@@ -19,8 +19,7 @@ export function drawService(service, state) {
     section("Routes", service.routes.length ? service.routes.map(route) : h("p", {}, "No VirtualService or HTTPRoute applies to it: requests go to its endpoints.")),
     service.rules.length ? section("Destination rules", service.rules.map(rule)) : null,
     section(`Endpoints: ${service.total < 0 ? "none by design" : `${service.ready} of ${service.total} ready`}`, endpoints(service)),
-    section("Certificates", h("p", {}, "Mutual TLS is ", h("b", {}, MTLS[service.mtls] || "unknown"), service.mtlsBy.length ? [" because of ", objectLink(service.mtlsBy[service.mtlsBy.length - 1])] : " by default", "."),
-      service.accounts.length ? h("p", {}, "Its workloads identify themselves as ", service.accounts.map((account, index) => [index ? ", " : "", h("code", {}, `${namespace}/sa/${account}`)]), ". ", link(to("certificates"), "CA certificates")) : null),
+    service.accounts.length ? section("Certificates", h("p", {}, "Its workloads identify themselves as ", service.accounts.map((account, index) => [index ? ", " : "", h("code", {}, `${namespace}/sa/${account}`)]), ". ", link(to("certificates"), "CA certificates"))) : null,
     changes.length ? section("What changed", h("ul", { class: "items" }, changes.map((change) => changeItem(change, state)))) : null,
     section("CLI", command(`pilotctl describe svc/${host.endsWith(".svc.cluster.local") ? host.split(".")[0] : host}.${namespace}`), service.problems.length || service.reasons.length ? command(`pilotctl problems -n ${namespace}`) : null, service.endpoints.find((one) => one.proxy) ? command(`pilotctl proxy-config clusters ${podOf(service)} --fqdn ${host}`) : null),
   ];
@@ -42,8 +41,16 @@ function callers(service, state) {
   return section(
     "Who may call it", h("p", {}, text),
     service.access === "restricted" && named.length ? h("ul", {}, named.map((one) => h("li", {}, h("b", {}, one.account || "every workload"), " in ", link(to("namespace", one.namespace), one.namespace), h("span", { class: "soft" }, " because of "), objectLink(one.by)))) : null,
-    rules.length ? fold("policies", count(rules.length, "policy", "policies"), rules.length < 4, rules) : null, tryCall(service, state),
+    plainText(service), rules.length ? fold("policies", count(rules.length, "policy", "policies"), rules.length < 4, rules) : null, tryCall(service, state),
   );
+}
+
+// Whether callers may use plain text, and which objects decide that.
+function plainText(service) {
+  if (!PLAIN_TEXT[service.mtls]) return null;
+  const by = service.mtlsBy[service.mtlsBy.length - 1], isOpen = service.mtls !== "STRICT", needed = isOpen ? service.identityBy : [];
+  return h("p", {}, "Plain text is ", h("b", {}, PLAIN_TEXT[service.mtls]), by ? [" because of ", objectLink(by)] : ": no PeerAuthentication applies, and this is the default of the mesh",
+    needed.length ? ["; but ", listed(needed.map((one) => objectLink(one)), " and "), needed.length === 1 ? " refuses" : " refuse", " callers without an identity"] : "", ".");
 }
 
 function policy(one) {
@@ -51,11 +58,18 @@ function policy(one) {
   return h("div", { class: "policy" }, h("b", {}, one.action), " ", objectLink(one.object), one.dryRun ? " (dry run: not enforced)" : "", h("ul", {}, rules.length ? rules : h("li", {}, "no rules: it matches nothing")));
 }
 
+// Links to the policies with rules that match a request.
+function decidedBy(decision) {
+  const matching = decision.policies.filter((one) => one.rulesMet.length);
+  return matching.length ? ["Rules match in ", listed(matching.map((one) => [objectLink({ group: "security.istio.io", kind: "AuthorizationPolicy", ...one }), ` (${one.action})`])), ". "] : null;
+}
+
 // A form that evaluates a request with the policies of a connected proxy of the service.
 function tryCall(service) {
   const endpoint = service.endpoints.find((one) => one.proxy);
   if (!endpoint) return h("p", { class: "soft" }, "No proxy of the service is connected, so a request cannot be tried.");
-  const field = (id, label, value, placeholder) => h("label", {}, label, h("input", { id: `try-${id}`, value, placeholder, autocomplete: "off" }));
+  const field = (id, label, value, more = {}) => h("label", {}, label, h("input", { id: `try-${id}`, value, autocomplete: "off", ...more }));
+  const offer = async ({ currentTarget }) => { const list = currentTarget.form.querySelector("datalist"); if (!list.children.length) list.append(...(await ask("accounts")).map((name) => h("option", { value: name }))); };
   const form = h("form", { class: "try", onsubmit: async (event) => {
     event.preventDefault();
     const form = event.currentTarget, result = form.parentElement.querySelector("[role=status]");
@@ -64,8 +78,8 @@ function tryCall(service) {
     const request = { method: value("method") || "GET", path: value("path") || "/", port: endpoint.port, principal: account ? `cluster.local/ns/${namespace}/sa/${name}` : "" };
     const answer = await fetch(`/debug/authz?${new URLSearchParams({ proxyID: endpoint.proxy, request: JSON.stringify(request) })}`).catch(() => null);
     const decision = answer?.ok ? await answer.json() : null;
-    show(result, decision ? [mark(decision.decision === "denied" ? "bad" : "ok", decision.decision === "denied" ? "denied" : decision.decision), ` ${decision.why}. `, h("span", { class: "soft" }, `Evaluated for ${decision.proxy}.`)] : mark("warn", answer ? await answer.text() : "no answer"));
-  } }, field("account", "Service account", "", "namespace/account, or empty for plain text"), field("method", "Method", "GET", "GET"), field("path", "Path", "/", "/"), h("button", {}, "Check access"));
+    show(result, decision ? [mark(decision.decision === "denied" ? "bad" : "ok", decision.decision === "denied" ? "denied" : decision.decision), ` ${decision.why}. `, decidedBy(decision), h("span", { class: "soft" }, `Evaluated for ${decision.proxy}.`)] : mark("warn", answer ? await answer.text() : "no answer"));
+  } }, field("account", "Caller, or empty for plain text", "", { placeholder: "namespace/account", list: "try-accounts", onfocus: offer }), h("datalist", { id: "try-accounts", "data-own": true }), field("method", "Method", "GET"), field("path", "Path", "/"), h("button", {}, "Check access"));
   return fold(`try ${service.namespace}/${service.host}`, "Check access: evaluate a request (none is sent)", false, form, h("p", { role: "status", "data-own": true }));
 }
 
@@ -86,7 +100,7 @@ function rule(one) {
 function endpoints(service) {
   if (!service.endpoints.length) return h("p", { class: "none" }, service.total < 0 ? "Requests go to the address that clients choose." : "It has no endpoints.");
   const local = service.endpoints.some((one) => one.locality), heads = ["endpoint", "health", "proxy", "version", ...(local ? ["locality"] : [])];
-  const rows = service.endpoints.map((one) => [`${one.address}:${one.port}`, mark(one.ready ? "ok" : "bad", one.ready ? "ready" : one.health), one.proxy ? link(toProxy(one.proxy), one.proxy.replace(/-\d+$/, "")) : one.inMesh ? "not connected to this instance" : "no proxy", one.version, ...(local ? [one.locality] : [])]);
+  const rows = service.endpoints.map((one) => [`${one.address}:${one.port}`, mark(one.ready ? "ok" : "bad", one.ready ? "ready" : one.health), one.proxy ? link(toProxy(one.proxy), one.proxy.replace(/-\d+$/, "")) : one.inMesh ? "not connected here" : "no proxy", one.version, ...(local ? [one.locality] : [])]);
   return [table(heads, rows), service.total > rows.length ? h("p", {}, `${number(service.total - rows.length)} more.`) : null];
 }
 

@@ -82,9 +82,9 @@ def links(view: Plain) -> list[tuple[str, str, list[str], int]]:
 
 def test_services_of_the_opened_namespace_are_shown() -> None:
     folded = show_graph(GRAPH, NOTHING, "")
-    assert [(n["name"], n["count"], n["unready"], n["services"]) for n in folded["namespaces"]] == [
-        ("a", 2, 0, []),
-        ("b", 1, 1, []),
+    assert [(n["name"], n["count"], n["unready"], n["empty"], n["services"]) for n in folded["namespaces"]] == [
+        ("a", 2, 0, 0, []),
+        ("b", 1, 0, 1, []),
     ]
     opened = show_graph(GRAPH, NOTHING, "a")
     assert [[s["host"] for s in n["services"]] for n in opened["namespaces"]] == [[SHOP, WEB], []]
@@ -130,6 +130,16 @@ def test_errors_warnings_and_unhealthy_proxies_are_counted_apart() -> None:
     assert [view["namespaces"][0][level] for level in levels] == [3, 1, 1, 0]
     assert [[gateway[level] for level in levels] for gateway in view["gateways"]] == [[1, 0, 0, 0], [0, 0, 0, 1]]
     assert [n["proxies"] for n in view["namespaces"]] == [7, 0]
+
+
+def test_service_with_injected_faults_is_not_healthy() -> None:
+    abort = "{abort: {percentage: {value: 30}, httpStatus: 500}}"
+    spec = f"{{hosts: [web], http: [{{fault: {abort}, route: [{{destination: {{host: web}}}}]}}]}}"
+    mesh = world(*SERVICE_OBJECTS, make("VirtualService", "r", spec, "a"))
+    graph = GRAPH._replace(links=list(links_of_route(mesh.mesh, ObjectKey("a", "r"))))
+    namespace = show_graph(graph, NOTHING, "a")["namespaces"][0]
+    assert (namespace["faults"], namespace["faulty_host"]) == (1, WEB)
+    assert {s["host"]: s["faults"] for s in namespace["services"]} == {WEB: 1, SHOP: 0}
 
 
 def test_gateway_of_a_route_that_fails_is_red_and_innocent_destinations_are_not() -> None:
@@ -229,7 +239,7 @@ def test_links_of_a_route(gateways: str, sources: list[str]) -> None:
     db = world(make("VirtualService", "r", f"{{hosts: [s.example, t.example], {gateways}{SPLIT}}}")).mesh
     targets = [f"{name}.a.svc.cluster.local" for name in "xyz"]
     assert list(links_of_route(db, ObjectKey("a", "r"))) == [
-        (source, target, route_ref("r")) for source in sources for target in targets
+        Link(source, target, route_ref("r")) for source in sources for target in targets
     ]
     assert links_of_route(db, ObjectKey("a", "gone")) == ()
 

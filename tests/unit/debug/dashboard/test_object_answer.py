@@ -16,6 +16,7 @@ from pilot.debug.sources import Sources
 from pilot.ingest.files.object_text import read_text
 from testing.mesh.debug_server import sources
 from testing.mesh.objects import make, world
+from testing.mesh.problems import problems_of
 
 RULE = ObjectRef(GroupKind(NETWORKING, "DestinationRule"), "a", "r")
 TEXT = """# A comment of the file
@@ -84,3 +85,19 @@ async def test_content_of_secrets_is_not_shown(tmp_path: pathlib.Path) -> None:
 async def test_unknown_object_is_refused() -> None:
     with pytest.raises(Refused, match=r"^networking.istio.io/DestinationRule a/r does not exist\n$"):
         await describe_object(sources(world().mesh), RULE)
+
+
+async def test_gateway_lists_errors_of_its_routes_and_a_missing_host_has_a_suggestion() -> None:
+    servers = "[{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]"
+    spec = (
+        "{hosts: [x.example], gateways: [g], http: [{route: [{destination: {host: web.accunts.svc.cluster.local}}]}]}"
+    )
+    web = make("Service", "web", "{clusterIP: 10.1.0.1, ports: [{name: http, port: 80}]}", "accounts")
+    gateway = make("Gateway", "g", f"{{selector: {{app: gateway}}, servers: {servers}}}", "a")
+    mesh = world(web, gateway, make("VirtualService", "r", spec, "a"))
+    pages = sources(mesh.mesh, problems=problems_of(mesh))
+    answer = await describe_object(pages, ObjectRef(GroupKind(NETWORKING, "Gateway"), "a", "g"))
+    assert [problem["code"] for problem in answer["routeProblems"]] == ["destination-not-found"]
+    answer = await describe_object(pages, ObjectRef(GroupKind(NETWORKING, "VirtualService"), "a", "r"))
+    host = {"host": "web.accunts.svc.cluster.local", "namespace": "", "similar": "web.accounts.svc.cluster.local"}
+    assert answer["hosts"] == [host]

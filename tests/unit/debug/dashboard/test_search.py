@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 
 from pilot.debug.dashboard.graph import CachedGraph
+from pilot.debug.dashboard.mesh import MeshContext
 from pilot.debug.dashboard.search import MOST, MOST_IN_FULL, search
 from testing.mesh.debug_server import sources
 from testing.mesh.listeners import service
 from testing.mesh.objects import Plain, make, world
 from tests.unit.debug.dashboard.test_fleet import connection
+from tests.unit.debug.dashboard.test_graph import SLICE, WEB, WEB_POD
+from tests.unit.debug.dashboard.test_mesh import NOTHING, problem
 
 OBJECTS = (
     service("web", "[{name: http, port: 80}]"),
@@ -21,7 +24,7 @@ OBJECTS = (
 async def found(text: str, *objects: Plain, most: int = MOST) -> dict[str, list[str]]:
     mesh_world = world(*(objects or OBJECTS))
     pages = sources(mesh_world.mesh, connection("web-0.a"), connection("api-0.b"))
-    answer = await search(pages, await CachedGraph(mesh_world.mesh).get(), text, most)
+    answer = await search(pages, await CachedGraph(mesh_world.mesh).get(), NOTHING, text, most)
     return {
         kind: [item.get("host") or item.get("id") or f"{item['kind']} {item['name']}" for item in of["items"]]
         for kind, of in answer.items()
@@ -69,3 +72,22 @@ async def test_results_are_limited_unless_more_are_requested() -> None:
     many = [service(f"s{number}", "[{name: http, port: 80}]") for number in range(MOST + 1)]
     assert len((await found("s", *many))["services"]) == MOST
     assert len((await found("s", *many, most=MOST_IN_FULL))["services"]) == MOST + 1
+
+
+async def test_addresses_of_endpoints_are_found() -> None:
+    answer = await found("10.0.0.1", WEB, WEB_POD, SLICE)
+    assert answer["services"] == ["web.a.svc.cluster.local"]
+    assert "EndpointSlice" in " ".join(answer["objects"])
+    assert (await found("10.9.9.9", WEB, WEB_POD, SLICE))["services"] == []
+
+
+async def test_services_with_problems_are_first_among_equal_names() -> None:
+    in_b = service("web", "[{name: http, port: 80}]")
+    in_b["metadata"]["namespace"] = "b"
+    mesh_world = world(*OBJECTS, in_b)
+    graph, context = (
+        await CachedGraph(mesh_world.mesh).get(),
+        MeshContext([(problem("Service", "b", "web"), ())], [], {}),
+    )
+    items = (await search(sources(mesh_world.mesh), graph, context, "web"))["services"]["items"]
+    assert [(item["namespace"], item["level"]) for item in items[:2]] == [("b", "bad"), ("a", "warn")]

@@ -68,8 +68,8 @@ async def test_healthy_service() -> None:
 @pytest.mark.parametrize(
     ("objects", "expected"),
     [
-        ((WEB,), ("error", "It has no endpoints: no Pod matches its selector, or none is running.")),
-        ((WEB, POD, endpoint_slice("web", UNREADY)), ("error", "None of its 1 endpoints is ready.")),
+        ((WEB,), ("warning", "It has no endpoints: no Pod matches its selector, or none is running.")),
+        ((WEB, POD, endpoint_slice("web", UNREADY)), ("error", "Its only endpoint is not ready.")),
         (
             (WEB, POD, endpoint_slice("web", READY, at("10.0.0.2", conditions="{ready: false}"))),
             ("warning", "1 of its 2 endpoints are not ready."),

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pilot.lib.flags import FlagError
 from pilot.lib.logging.log import scope
 from pilot.lib.suggestion import did_you_mean
-from pilot.lib.text import one_line
+from pilot.lib.text import join_lines
 
 Command = Callable[[Sequence[str]], int]
 
@@ -59,5 +59,5 @@ def fail(text: str) -> int:
     """Print an error as one sentence, after the log, and return the exit status."""
     for handler in scope("default").handlers:
         handler.flush()
-    print(f"Error: {one_line(text)}", file=sys.stderr)
+    print(f"Error: {join_lines(text)}", file=sys.stderr)
     return 1

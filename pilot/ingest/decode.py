@@ -22,6 +22,7 @@ from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.config.problem import LONGEST_FIELD, ObjectRef, Problem, Severity, below, error, warning
 from pilot.ingest import shape
+from pilot.ingest.field_hints import MAX_SUGGESTIONS
 from pilot.lib.regex import one_budget
 from pilot.lib.suggestion import did_you_mean
 from pilot.lib.text import cut
@@ -365,7 +366,7 @@ def _check_fields(kind: AnyKind, plain: Mapping[str, Any], strict: bool) -> Iter
     unknown = [*(plain.keys() - _FIELDS), *misplaced]
     for count, field in enumerate(unknown[: shape.MAX_MISMATCHES]):
         problem = shape.unknown_field(str(field), strict or len(unknown) > shape.MAX_MISMATCHES)
-        names = (*_FIELDS, *kind.parts) if count < shape.MAX_SUGGESTIONS else ()
+        names = (*_FIELDS, *kind.parts) if count < MAX_SUGGESTIONS else ()
         suggestion = did_you_mean(str(field), names)
         if not suggestion and field in kind.struct.__struct_encode_fields__:
             suggestion = f"; did you mean spec.{field}? Check the indentation"
@@ -378,7 +379,7 @@ def _check_metadata_fields(kind: AnyKind, plain: Mapping[str, Any], strict: bool
     if issubclass(kind.struct, Lenient) or not isinstance(metadata, dict):
         return
     unknown = metadata.keys() - _METADATA_FIELDS
-    for field in sorted(map(str, unknown))[: shape.MAX_SUGGESTIONS]:
+    for field in sorted(map(str, unknown))[:MAX_SUGGESTIONS]:
         problem = shape.unknown_field(f"metadata.{cut(field, LONGEST_FIELD)}", strict)
         suggestion = did_you_mean(field, _METADATA_FIELDS)
         yield msgspec.structs.replace(problem, message=problem.message + suggestion)

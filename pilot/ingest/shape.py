@@ -6,9 +6,7 @@ import base64
 import binascii
 import functools
 import math
-import re
-import threading
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -16,13 +14,11 @@ from msgspec import inspect as mi
 
 from pilot.config.base import Lenient, OneOf
 from pilot.config.problem import LONGEST_FIELD, Problem, Severity, below, error, warning
+from pilot.ingest.field_hints import UNKNOWN_FIELD, list_hint, mapping_hint, with_suggestions
+from pilot.ingest.struct_fields import ONE_AT_A_TIME, fields, present, type_info
 from pilot.lib.duration import Duration, parse_duration
-from pilot.lib.suggestion import did_you_mean
 from pilot.lib.text import cut
 
-_ONE_AT_A_TIME = threading.RLock()
-"""Lock for msgspec's lazy inspection of types, which happens when a type is first used. Concurrent inspection has
-crashed the process."""
 _inspected: set[Any] = set()
 _NAMES = {
     str: "a string",
@@ -35,10 +31,6 @@ _NAMES = {
 }
 _PYTHON = {mi.StrType: str, mi.BoolType: bool, mi.IntType: int, mi.FloatType: float}
 _Check = Callable[[Any], Sequence[Problem]]
-UNKNOWN_FIELD = "unknown-field"
-MAX_SUGGESTIONS = 10
-"""Maximum number of unknown fields of a value for which known fields are suggested. Each takes about 0.1 ms."""
-_PATH_PART = re.compile(r"([^.\[\]]+)|\[([^\]]*)\]?")
 MAX_MISMATCHES = 1000
 """Number of problems of a value after which the rest of a list or mapping is not checked."""
 
@@ -90,10 +82,10 @@ def decode(value: Any, kind: type[Any], strict: bool = True) -> tuple[Any, list[
         plain, problems = normalize(value, kind, strict)
     if not _has_errors(problems):
         try:
-            return _convert(plain, kind), _with_suggestions(problems, kind)
+            return _convert(plain, kind), with_suggestions(problems, kind, value)
         except msgspec.ValidationError as fault:
             message, _, path = str(fault).partition(" - at `$")
-        problems = _with_suggestions([*_checker_of(cast(Hashable, kind)).problems(plain), *problems], kind)
+        problems = with_suggestions([*_checker_of(cast(Hashable, kind)).problems(plain), *problems], kind, value)
         if not _has_errors(problems):
             problems.append(error("wrong-type", path.rstrip("`").removeprefix("."), message))
     return None, problems
@@ -102,7 +94,7 @@ def decode(value: Any, kind: type[Any], strict: bool = True) -> tuple[Any, list[
 def checked(value: Any, kind: type[Any]) -> tuple[Any, list[Problem]]:
     """Return the data without nulls and with JSON names, and a problem for each mismatch with a type."""
     plain, problems = normalize(value, kind, strict=True)
-    return plain, _with_suggestions([*_checker_of(cast(Hashable, kind)).problems(plain), *problems], kind)
+    return plain, with_suggestions([*_checker_of(cast(Hashable, kind)).problems(plain), *problems], kind, value)
 
 
 def normalize(value: Any, kind: type[Any], strict: bool) -> tuple[Any, list[Problem]]:
@@ -111,7 +103,7 @@ def normalize(value: Any, kind: type[Any], strict: bool) -> tuple[Any, list[Prob
     Unknown fields of structs that permit them are kept, and are not reported.
     """
     problems: list[Problem] = []
-    return _Normalization(strict, problems).value(value, _type_info(cast(Hashable, kind)), ""), problems
+    return _Normalization(strict, problems).value(value, type_info(cast(Hashable, kind)), ""), problems
 
 
 def unknown_field(path: str, strict: bool) -> Problem:
@@ -119,34 +111,6 @@ def unknown_field(path: str, strict: bool) -> Problem:
     if strict:
         return error(UNKNOWN_FIELD, path, "unknown field")
     return warning(UNKNOWN_FIELD, path, "unknown field: it is ignored")
-
-
-def _with_suggestions(problems: list[Problem], kind: type[Any]) -> list[Problem]:
-    """Return the problems, with a suggestion for each of the first unknown fields that is similar to a known field."""
-    unknown = [index for index, problem in enumerate(problems) if problem.code == UNKNOWN_FIELD]
-    for index in unknown[:MAX_SUGGESTIONS]:
-        problem = problems[index]
-        *parents, (name, _) = _PATH_PART.findall(problem.path) or [("", "")]
-        suggestion = did_you_mean(name, _names_at(parents, _type_info(cast(Hashable, kind)))) if name else ""
-        problems[index] = msgspec.structs.replace(problem, message=problem.message + suggestion)
-    return problems
-
-
-def _names_at(parents: Sequence[tuple[str, str]], kind: mi.Type) -> Collection[str]:
-    """Return the names of the fields at a path: pairs of a field and "", or of "" and an index or key."""
-    for name, _ in parents:
-        kind = _present(kind)
-        if isinstance(kind, mi.StructType) and name:
-            member = _fields(kind.cls).get(name)
-        elif isinstance(kind, mi.VarTupleType):
-            member = kind.item_type
-        else:
-            member = kind.value_type if isinstance(kind, mi.DictType) else None
-        if member is None:
-            return ()
-        kind = member
-    kind = _present(kind)
-    return _fields(kind.cls) if isinstance(kind, mi.StructType) else ()
 
 
 def _has_errors(problems: Sequence[Problem]) -> bool:
@@ -157,7 +121,7 @@ def _convert(value: Any, kind: Any) -> Any:
     """Return the value converted to a type. Conversions of large values in threads must not wait for each other."""
     if kind in _inspected:
         return msgspec.convert(value, kind, str_keys=True, dec_hook=decode_extension)
-    with _ONE_AT_A_TIME:
+    with ONE_AT_A_TIME:
         try:
             return msgspec.convert(value, kind, str_keys=True, dec_hook=decode_extension)
         finally:
@@ -175,23 +139,9 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 @functools.cache
-def _type_info(kind: Hashable) -> mi.Type:
-    with _ONE_AT_A_TIME:
-        return mi.type_info(kind)
-
-
-@functools.cache
-def _fields(struct: type) -> dict[str, mi.Type]:
-    """Return the type of each field of a struct, without `| None`, keyed by JSON name."""
-    info = _type_info(struct)
-    assert isinstance(info, mi.StructType)
-    return {field.encode_name: _present(field.type) for field in info.fields}
-
-
-@functools.cache
 def _spellings(struct: type) -> dict[str, str]:
     """Return the JSON names of a message's fields, keyed by their protobuf names where these differ."""
-    info = _type_info(struct)
+    info = type_info(struct)
     assert isinstance(info, mi.StructType)
     if issubclass(struct, Lenient):
         return {}
@@ -206,7 +156,7 @@ class _Normalization(NamedTuple):
     problems: list[Problem]
 
     def value(self, value: Any, kind: mi.Type, path: str) -> Any:
-        kind = _present(kind)
+        kind = present(kind)
         if isinstance(kind, mi.StructType) and isinstance(value, dict):
             return self._message(value, kind, path)
         if isinstance(kind, mi.VarTupleType) and isinstance(value, list) and _is_nested(kind.item_type):
@@ -220,7 +170,7 @@ class _Normalization(NamedTuple):
         return value
 
     def _message(self, value: dict[Any, Any], kind: mi.StructType, path: str) -> dict[Any, Any]:
-        fields, spellings = _fields(kind.cls), _spellings(kind.cls)
+        types, spellings = fields(kind.cls), _spellings(kind.cls)
         plain: dict[Any, Any] = {}
         for key, item in value.items():
             if item is None:
@@ -228,9 +178,9 @@ class _Normalization(NamedTuple):
             name = spellings.get(key, key)
             if name in plain:
                 self.problems.append(error("exclusive-fields", path, f"only one spelling of {name} may be set"))
-            elif name in fields:
-                is_nested = _is_nested(fields[name]) and not _fits({name: item}, kind.cls)
-                plain[name] = self.value(item, fields[name], _join(path, name)) if is_nested else item
+            elif name in types:
+                is_nested = _is_nested(types[name]) and not _fits({name: item}, kind.cls)
+                plain[name] = self.value(item, types[name], _join(path, name)) if is_nested else item
             elif self._keeps(key, kind):
                 plain[name] = item
             else:
@@ -244,7 +194,7 @@ class _Normalization(NamedTuple):
 
 
 def _is_nested(kind: mi.Type) -> bool:
-    return isinstance(_present(kind), (mi.StructType, mi.VarTupleType, mi.DictType))
+    return isinstance(present(kind), (mi.StructType, mi.VarTupleType, mi.DictType))
 
 
 def _join(path: str, field: str) -> str:
@@ -255,22 +205,14 @@ def _field_name(key: Any) -> str:
     return cut(str(key), LONGEST_FIELD)
 
 
-def _present(kind: mi.Type) -> mi.Type:
-    """Return X if the type is `X | None`. Return any other type unchanged."""
-    if isinstance(kind, mi.UnionType):
-        kinds = [t for t in kind.types if not isinstance(t, mi.NoneType)]
-        return kinds[0] if len(kinds) == 1 else kind
-    return kind
-
-
 @functools.cache
 def _checker_of(kind: Hashable) -> _Checker:
-    return _checker(_type_info(kind))
+    return _checker(type_info(kind))
 
 
 def _checker(kind: mi.Type) -> _Checker:
     """Return the checker of a type. Types can be recursive, so a struct's field checkers are created on first use."""
-    kind = _present(kind)
+    kind = present(kind)
     match kind:
         case mi.StructType():
             return _Checker(functools.partial(_check_struct, kind.cls), costly=True)
@@ -305,17 +247,18 @@ def _checker(kind: mi.Type) -> _Checker:
 
 @functools.cache
 def _checked_struct(struct: type) -> _CheckedStruct:
-    info = _type_info(struct)
+    info = type_info(struct)
     assert isinstance(info, mi.StructType)
     names = {field.name: field.encode_name for field in info.fields}
     groups = struct.groups if issubclass(struct, OneOf) else ()
-    checkers = {name: _checker(kind) for name, kind in _fields(struct).items()}
+    checkers = {name: _checker(kind) for name, kind in fields(struct).items()}
     return _CheckedStruct(checkers, info.forbid_unknown_fields, [[names[field] for field in group] for group in groups])
 
 
 def _check_struct(struct: type, value: Any) -> Sequence[Problem]:
     if not isinstance(value, dict):
-        return _wrong("a mapping", value)
+        hint = mapping_hint(struct, value, lambda field, item: _fits({field: item}, struct))
+        return _wrong("a mapping", value, hint)
     checked = _checked_struct(struct)
     problems: list[Problem] = []
     for key, item in value.items():
@@ -339,7 +282,7 @@ def _check_struct(struct: type, value: Any) -> Sequence[Problem]:
 
 def _check_list(check: _Check, value: Any) -> Sequence[Problem]:
     if not isinstance(value, list):
-        return _wrong("a list", value)
+        return _wrong("a list", value, list_hint(value))
     problems: list[Problem] = []
     for index, item in enumerate(value):
         if faults := check(item):
@@ -411,8 +354,9 @@ def _check_scalar(python: type, value: Any) -> Sequence[Problem]:
     return () if type(value) is python or (python is float and type(value) is int) else _wrong(_NAMES[python], value)
 
 
-def _wrong(expected: str, value: Any) -> Sequence[Problem]:
-    hint = ": quote it" if expected == "a string" and isinstance(value, (bool, int, float)) else ""
+def _wrong(expected: str, value: Any, hint: str = "") -> Sequence[Problem]:
+    if expected == "a string" and isinstance(value, (bool, int, float)):
+        hint = ": quote it"
     return [error("wrong-type", "", f"expected {expected}, got {_name(value)}{hint}")]
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pilot.lib import regex
+from pilot.lib.suggestion import did_you_mean
 from pilot.lib.text import cut
 
 _MAX_DEPTH = 31  # the limit of Envoy's parser
@@ -61,6 +62,35 @@ _CLOCK = (
 _GLOBAL: Mapping[str, tuple[int, ...]] = {**dict.fromkeys(_CONVERSIONS, (1,)), **dict.fromkeys(_TESTS, (2,))}
 _METHODS: Mapping[str, tuple[int, ...]] = {"size": (0,), **dict.fromkeys(_TESTS, (1,)), **dict.fromkeys(_CLOCK, (0, 1))}
 _OF_RE: Mapping[str, tuple[int, ...]] = {"extract": (3,), "capture": (2,), "captureN": (2,)}
+_PEER = (
+    *("subject_local_certificate", "subject_peer_certificate", "dns_san_local_certificate", "dns_san_peer_certificate"),
+    *("uri_san_local_certificate", "uri_san_peer_certificate", "sha256_peer_certificate_digest", "tls_version"),
+    "transport_failure_reason",
+)
+_REQUEST = "path url_path host scheme method headers referer useragent time id protocol query duration size total_size"
+_RESPONSE = "code code_details flags grpc_status headers trailers size total_size backend_latency"
+_XDS = (
+    "node cluster_name cluster_metadata listener_direction listener_metadata route_name route_metadata "
+    "virtual_host_name virtual_host_metadata upstream_host_metadata upstream_host_locality_metadata filter_chain_name"
+)
+_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
+    "request": tuple(_REQUEST.split()),
+    "response": tuple(_RESPONSE.split()),
+    "source": ("address", "port"),
+    "destination": ("address", "port"),
+    "connection": ("id", "mtls", "requested_server_name", "termination_details", *_PEER),
+    "upstream": (
+        *("address", "port", "local_address", "locality", "request_attempt_count", "cx_pool_ready_duration"),
+        *_PEER,
+    ),
+    "xds": tuple(_XDS.split()),
+    "metadata": (),
+    "filter_state": (),
+    "upstream_filter_state": (),
+}
+"""The attributes of Envoy, and their members. "()" stands for members of any name.
+https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/advanced/attributes"""
+_NOT_ATTRIBUTES = _RESERVED | {"re", "google"}
 
 
 def find_fault(expression: str) -> str:
@@ -296,3 +326,21 @@ def _character(escape: re.Match[str]) -> str:
     if kind in "xXuU":
         return chr(int(digits, 16))
     return chr(int(kind + digits, 8)) if kind.isdecimal() else _ESCAPES.get(kind, kind)
+
+
+def find_unknown_attributes(expression: str) -> Iterator[str]:
+    """Yield a message for each attribute of a valid expression that Envoy does not have. It makes the result an error,
+    which is equivalent to false."""
+    tokens = list(_tokens(expression))
+    for index, token in enumerate(tokens[:-1]):
+        is_member = index > 0 and tokens[index - 1].text in (".", "?.")
+        if token.kind != "name" or is_member or token.text in _NOT_ATTRIBUTES or tokens[index + 1].text == "(":
+            continue
+        names = _ATTRIBUTES.get(token.text)
+        member = tokens[index + 2].text if tokens[index + 1].text == "." and index + 2 < len(tokens) else ""
+        if names is None:
+            listing = f"attributes begin with {', '.join(_ATTRIBUTES)}"
+            yield f"unknown attribute {cut(token.text, 40)}{did_you_mean(token.text, _ATTRIBUTES)}; {listing}"
+        elif names and member and member not in names:
+            listing = f"attributes of {token.text} are {', '.join(names)}"
+            yield f"unknown attribute {token.text}.{cut(member, 40)}{did_you_mean(member, names)}; {listing}"

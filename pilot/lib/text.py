@@ -14,6 +14,15 @@ def one_line(text: str) -> str:
     return _UNSAFE.sub(_escape, text)
 
 
+def join_lines(text: str) -> str:
+    """Return the lines of a message as one line, without the marks of lists."""
+    lines = filter(None, (line.strip(" \t*") for line in text.splitlines()))
+    joined = ""
+    for line in lines:
+        joined += line if not joined else f" {line}" if joined[-1] in ":;," else f"; {line}"
+    return one_line(joined)
+
+
 _UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 

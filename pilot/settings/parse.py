@@ -111,7 +111,8 @@ def read(text: str, default: Any) -> Any:
         return flags.parse_bool(text)
     if isinstance(default, Duration):
         if text.isdecimal() and int(text):
-            raise ValueError(f"invalid duration {text!r}; did you mean {text}s?")
+            unit = "ms" if 0 < default < 1_000_000_000 else "s"
+            raise ValueError(f"invalid duration {text!r}; did you mean {text}{unit}?")
         return parse_duration(text)
     if isinstance(default, int):
         return flags.parse_int(text)

@@ -11,7 +11,7 @@ import click
 
 from pilot.cli.http_request import AddressError, HttpResponse, UnreachableError, parse_address, send
 from pilot.lib.build_info import VERSION_HEADER
-from pilot.lib.text import one_line
+from pilot.lib.text import join_lines
 
 DEFAULT_PORT = 15014
 DEFAULT_ADDRESS = f"http://127.0.0.1:{DEFAULT_PORT}"
@@ -23,7 +23,7 @@ class CommandError(click.ClickException):
     """A command failed. The message is one sentence for the user."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(one_line(message))
+        super().__init__(join_lines(message))
 
 
 class UnknownProxyError(CommandError):
@@ -47,6 +47,11 @@ class PageClient:
         self, address: str, seconds: float = _TIMEOUT, name: str = "", reason: Callable[[], str] = lambda: ""
     ) -> None:
         self._seconds, self._reason = seconds, reason
+        if "," in address:
+            message = (
+                f"invalid address {address!r}: repeat --address, or separate addresses in PILOTCTL_ADDRESS by spaces"
+            )
+            raise click.BadParameter(message, param_hint="'--address'")
         try:
             self.address = parse_address(address, DEFAULT_PORT)
         except AddressError as error:
@@ -82,10 +87,12 @@ class PageClient:
                 f"--address sets its monitoring address, port {DEFAULT_PORT} by default"
             ) from error
         if VERSION_HEADER.lower() not in response.headers:
+            is_envoy = response.headers.get("server") == "envoy"
             raise CommandError(
                 f"{self.address} is not the monitoring port of pilot-discovery: its response to /{path} "
                 f"(status {response.status}) lacks the header {VERSION_HEADER} of 1.0.0rc2 and later; --address takes "
                 f"the address of --monitoringAddr, port {DEFAULT_PORT} by default"
+                + ("; this is an Envoy: `pilotctl proxy-config --envoy URL` reads it" if is_envoy else "")
             )
         if response.status != 200:
             raise self._refused(path, query, response)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from pilot.cli.ctl.client import CommandError
+from pilot.cli.ctl.durations import parse_seconds
 from pilot.kube.api_access import Credentials, InCluster, KubeconfigFile
 from pilot.kube.api_errors import KubeError
-from pilot.lib.duration import parse_duration
 
 if TYPE_CHECKING:
     from pilot.kube.api_client import ApiClient
@@ -138,10 +138,7 @@ def _timeout(text: str | None) -> float | None:
     """Return the seconds of a duration. Raise BadParameter if it is invalid or not positive."""
     if text is None:
         return None
-    try:
-        seconds = parse_duration(text).seconds
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="'--kubeclient-timeout'") from error
+    seconds = parse_seconds(text, "--kubeclient-timeout")
     if seconds <= 0:
         raise click.BadParameter(f"{text} is not a positive duration", param_hint="'--kubeclient-timeout'")
     return seconds

@@ -63,6 +63,10 @@ def connect(ctx: click.Context, **options: Any) -> Replicas:
     the cluster has none.
     """
     addresses = remembered(ctx, "address")
+    if addresses is not None:
+        for name, flag in (("revision", "--revision"), ("istionamespace", "--istioNamespace")):
+            if remembered(ctx, name):
+                click.echo(f"Warning: {flag} has no effect with --address, which names the replicas itself", err=True)
     if addresses is None and (has_kubeconfig() or any(remembered(ctx, name) for name in _SELECTION)):
         return Replicas(_forwarded_replicas(ctx, **options))
     return Replicas([PageClient(address, **options) for address in dict.fromkeys(addresses or [DEFAULT_ADDRESS])])

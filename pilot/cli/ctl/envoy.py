@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.http_request import AddressError, UnreachableError, parse_address, send
+from pilot.lib.suggestion import choices
 
 ADMIN_PORT = 15000
 SECONDS = 30.0
@@ -134,8 +135,20 @@ def set_levels(address: str, levels: dict[str, str]) -> str:
     """Set levels of Envoy's loggers and return Envoy's list of the resulting levels. "" selects all loggers."""
     text = request_admin(address, "logging", "POST") if not levels else ""
     for logger, level in levels.items():
-        text = request_admin(address, f"logging?{urllib.parse.urlencode({logger or 'level': level})}", "POST")
+        try:
+            text = request_admin(address, f"logging?{urllib.parse.urlencode({logger or 'level': level})}", "POST")
+        except CommandError:
+            _check_logger(address, logger)
+            raise
     return text
+
+
+def _check_logger(address: str, logger: str) -> None:
+    """Raise CommandError if an Envoy has no logger of a name."""
+    lines = request_admin(address, "logging", "POST").splitlines()
+    loggers = [line.strip().partition(":")[0] for line in lines if line.startswith(" ")]
+    if logger and loggers and logger not in loggers:
+        raise CommandError(f"--level: the Envoy has no logger {logger!r}{choices(logger, loggers)}")
 
 
 def request_admin(address: str, page: str, method: str = "GET", program: str = "Envoy") -> str:

@@ -148,6 +148,10 @@ def _reasons(rollouts: Iterable[Rollout], seconds: float, is_final: bool) -> Ite
             yield f"{about}: {line}"
         if page["ignored"]:
             yield f"{about}: the control plane ignores the namespace (discoverySelectors)"
+        elif not page["current"] and rollout.target.query.get("absent"):
+            yield f"{about}: the object still exists after {seconds:g}s; --for=delete waits until it is deleted"
+        elif not page["current"] and not page["exists"]:
+            yield f"{about}: the control plane has no such object after {seconds:g}s{_meant(page)}"
         elif not page["current"]:
             yield f"{about}: the control plane does not have this version after {seconds:g}s; see pilotctl problems"
         elif not is_final:
@@ -165,6 +169,13 @@ def describe_lacking(page: dict[str, Any], states: Sequence[str] = ()) -> list[s
     lines = [f"{one['proxy']} {one['reason']}" for one in page["lacking"] if not states or one["state"] in states]
     more = sum(page[state] for state in states or ("refused", *PENDING)) - len(lines)
     return [*lines, *([f"and {more} more"] if more > 0 else [])]
+
+
+def _meant(page: dict[str, Any]) -> str:
+    """Return a hint on an object that does not exist."""
+    similar = [name.split("/") for name in page.get("similar", ())]
+    names = " or ".join(f"{page['kind'].lower()}/{name} -n {namespace}" for namespace, name in similar)
+    return f"; did you mean {names}?" if names else "; pilotctl problems lists objects that were rejected"
 
 
 def rollout_table(rollouts: Sequence[Rollout]) -> TextTable:

@@ -12,6 +12,7 @@ from pilot.config.gateway_api.l4_route import TCPRoute, TLSRoute, UDPRoute
 from pilot.config.gateway_api.reference import ReferenceGrant
 from pilot.config.group_kind import EXPERIMENTAL_GATEWAY_API, GATEWAY_API, INFERENCE, GroupKind
 from pilot.config.kind import Kind
+from pilot.config.validation.gateway_api import validate_listener_hosts, validate_route_hosts
 
 _VERSIONS = ("v1", "v1beta1")
 
@@ -21,6 +22,7 @@ KUBERNETES_GATEWAY = Kind(
     GroupKind(GATEWAY_API, "Gateway"),
     _VERSIONS,
     Gateway,
+    validate_listener_hosts,
     parts=("status",),
     indexes={"network": indexes.is_network_gateway},
 )
@@ -29,16 +31,17 @@ LISTENER_SET = Kind(
     GroupKind(GATEWAY_API, "ListenerSet"),
     ("v1",),
     ListenerSet,
+    validate_listener_hosts,
     indexes={"gateway": indexes.gateway_of_listener_set},
 )
 
-HTTP_ROUTE = Kind(GroupKind(GATEWAY_API, "HTTPRoute"), _VERSIONS, HTTPRoute)
+HTTP_ROUTE = Kind(GroupKind(GATEWAY_API, "HTTPRoute"), _VERSIONS, HTTPRoute, validate_route_hosts)
 
-GRPC_ROUTE = Kind(GroupKind(GATEWAY_API, "GRPCRoute"), ("v1",), GRPCRoute)
+GRPC_ROUTE = Kind(GroupKind(GATEWAY_API, "GRPCRoute"), ("v1",), GRPCRoute, validate_route_hosts)
 
 TCP_ROUTE = Kind(GroupKind(GATEWAY_API, "TCPRoute"), ("v1", "v1alpha2"), TCPRoute)
 
-TLS_ROUTE = Kind(GroupKind(GATEWAY_API, "TLSRoute"), ("v1", "v1alpha3", "v1alpha2"), TLSRoute)
+TLS_ROUTE = Kind(GroupKind(GATEWAY_API, "TLSRoute"), ("v1", "v1alpha3", "v1alpha2"), TLSRoute, validate_route_hosts)
 
 UDP_ROUTE = Kind(GroupKind(GATEWAY_API, "UDPRoute"), ("v1alpha2",), UDPRoute)
 

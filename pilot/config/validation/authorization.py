@@ -97,7 +97,7 @@ def _validate_from(item: From) -> Iterable[Problem]:
         yield error("missing-field", "source", "a source with at least one field is required")
         return
     for field in source.__struct_fields__:
-        yield from below(f"source.{json_name(field)}", check_values(getattr(source, field), VALUES[field]))
+        yield from below(f"source.{json_name(field)}", check_values(getattr(source, field), VALUES[field], field))
     if (source.service_accounts or source.not_service_accounts) and any(
         getattr(source, field) for field in _IDENTITIES
     ):
@@ -110,7 +110,7 @@ def _validate_to(item: To) -> Iterable[Problem]:
         yield error("missing-field", "operation", "an operation with at least one field is required")
         return
     for field in operation.__struct_fields__:
-        yield from below(f"operation.{json_name(field)}", check_values(getattr(operation, field), VALUES[field]))
+        yield from below(f"operation.{json_name(field)}", check_values(getattr(operation, field), VALUES[field], field))
 
 
 def _check_custom(rule: Rule) -> Problems:

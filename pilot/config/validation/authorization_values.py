@@ -5,14 +5,21 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 
-from pilot.config.problem import Problems, below, error
+from pilot.config.problem import Problems, below, error, warning
 from pilot.config.security.authorization_policy import Condition, Operation, Source
-from pilot.lib.path_template import find_template_fault
+from pilot.lib.path_template import find_template_fault, is_template
 from pilot.lib.regex import MAX_LENGTH
 
 Check = Callable[[str], str]
 """A function that returns what is wrong with a value, or "" if it is valid."""
 _MOST_ACCOUNTS, _LONGEST_ACCOUNT = 16, 320
+HTTP_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE"})
+_PRINCIPALS = ("principals", "not_principals", "source.principal")
+_WITH_INNER_WILDCARDS = (
+    *("namespaces", "not_namespaces", "source.namespace"),
+    *("request_principals", "not_request_principals", "request.auth.principal"),
+)
+_METHODS, _PATHS = ("methods", "not_methods"), ("paths", "not_paths")
 # Limits that Istio lacks: a list becomes one matcher, against which every request is evaluated.
 MOST_VALUES, LONGEST_VALUE = 1024, MAX_LENGTH
 
@@ -80,11 +87,26 @@ _BY_KEY: Mapping[str, Check] = {
     "destination.port": _port,
     "connection.sni": _any,
 }
+_WITHOUT_WILDCARDS = (_address, _port, _account, _trust_domain, _wildcard)
 _WITH_NAME = ("request.headers", "request.auth.claims", "experimental.envoy.filters.")
 
 
-def check_values(values: Sequence[str], check: Check) -> Problems:
-    """Yield the problems of a list of values."""
+def _find_mismatch(field: str, value: str) -> str:
+    """Return why a valid value matches nothing that its author may mean, or ""."""
+    if field in _PRINCIPALS and value.startswith("spiffe://"):
+        return f"{value!r} matches no principal; write {value.removeprefix('spiffe://')}"
+    if field in _METHODS and value.isascii() and value.upper() in HTTP_METHODS and value != value.upper():
+        return f"{value!r} matches no request, because methods are in upper case; write {value.upper()}"
+    if "*" not in value or is_template(value) or field in _WITH_INNER_WILDCARDS:
+        return ""
+    if "*" in (value[1:] if value[0] == "*" else value.removesuffix("*")):
+        instead = "; write {*} for a segment of a path, and {**} for the rest" if field in _PATHS else ""
+        return f"{value!r} matches only text with a *, because * is a wildcard only at the start or the end{instead}"
+    return ""
+
+
+def check_values(values: Sequence[str], check: Check, field: str = "") -> Problems:
+    """Yield the problems of a list of values of a field, or of a key of a condition."""
     most = _MOST_ACCOUNTS if check is _account else MOST_VALUES
     if len(values) > most:
         yield error("too-many", "", f"{len(values)} values; at most {most} are allowed")
@@ -96,6 +118,8 @@ def check_values(values: Sequence[str], check: Check) -> Problems:
             yield error("too-long", f"[{index}]", f"must be at most {LONGEST_VALUE} characters")
         elif fault := check(value):
             yield error("bad-value", f"[{index}]", fault)
+        elif check not in _WITHOUT_WILDCARDS and (fault := _find_mismatch(field, value)):
+            yield warning("never-matches", f"[{index}]", fault)
 
 
 def check_condition(condition: Condition) -> Problems:
@@ -111,8 +135,8 @@ def check_condition(condition: Condition) -> Problems:
     elif not condition.values and not condition.not_values:
         yield error("missing-field", "values", "values or notValues is required")
     else:
-        yield from below("values", check_values(condition.values, check))
-        yield from below("notValues", check_values(condition.not_values, check))
+        yield from below("values", check_values(condition.values, check, key))
+        yield from below("notValues", check_values(condition.not_values, check, key))
 
 
 def _has_name(key: str) -> bool:

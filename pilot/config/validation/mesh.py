@@ -255,4 +255,7 @@ def _validate_network_gateway(gateway: IstioNetworkGateway) -> Problems:
         yield from rules.check_name("registryServiceName", gateway.registry_service_name)
     elif gateway.address is not None and not is_ip(gateway.address):
         yield from rules.check_name("address", gateway.address)
-    yield from rules.check_port("port", gateway.port)
+    if not gateway.port:
+        yield error("missing-field", "port", "the port of the gateway is required, for example 15443")
+    else:
+        yield from rules.check_port("port", gateway.port)

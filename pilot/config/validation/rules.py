@@ -103,12 +103,22 @@ def check_host(path: str, host: str) -> Findings:
     """Return an error unless a host is a domain name. Its first label may be a wildcard or start with one."""
     if len(host) <= _LONGEST_NAME and _PLAIN_NAME.fullmatch(host):
         return ()
-    if problems := _check_length(path, host):
+    if problems := _check_length(path, host) or _check_not_url(path, host):
         return problems
     first, dot, rest = host.partition(".")
     if len(first) > 63 or not _WILDCARD_LABEL.fullmatch(first):
         return (error("bad-host", path, f"{host!r} is not a domain name: invalid label {first!r}"),)
     return _check_labels_of(path, host, rest) if dot else ()
+
+
+def _check_not_url(path: str, text: str) -> Findings:
+    """Return an error if a string is the URL of a host, or a host with a port."""
+    scheme, separator, rest = text.partition("://")
+    name, colon, port = (rest if separator else text).partition("/")[0].partition(":")
+    if not (separator or (colon and is_number(port))) or not _PLAIN_NAME.fullmatch(name.removeprefix("*.")):
+        return ()
+    what = f"a URL; write the host without {scheme}://" if separator else "a host with a port; write the host alone"
+    return (error("bad-host", path, f"{text!r} is {what}: {name}"),)
 
 
 def _check_length(path: str, host: str) -> Findings:
@@ -147,10 +157,13 @@ def check_scoped_host(path: str, text: str, gateway: bool) -> Findings:
 
     The namespaces `*` and `.` are valid. For a Sidecar, `~` is valid too. For a Gateway, the namespace may be omitted.
     """
+    if problems := _check_not_url(path, text):
+        yield from problems
+        return
     namespace, slash, host = text.partition("/")
     if not slash:
         if not gateway:
-            yield error("bad-host", path, f"{text!r}: expected namespace/host")
+            yield error("bad-host", path, f"{text!r}: expected namespace/host, such as */{text} or ./{text}")
             return
         namespace, host = "*", text
     if not namespace or not host:

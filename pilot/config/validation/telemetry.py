@@ -154,6 +154,9 @@ def _validate_logging(logging: AccessLogging) -> Problems:
         yield error("missing-field", "filter.expression", "an expression is required")
     elif fault := cel.find_fault(logging.filter.expression):
         yield error("bad-expression", "filter.expression", fault)
+    else:
+        for text in cel.find_unknown_attributes(logging.filter.expression):
+            yield warning("unknown-attribute", "filter.expression", text)
     if logging.disabled:
         yield warning("no-effect", "filter", "has no effect if access logging is disabled")
     elif not logging.providers:

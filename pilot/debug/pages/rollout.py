@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from pilot.config.kind import AnyKind
+from pilot.config.object import ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef, Severity, plain_problem
 from pilot.debug.object_delivery import LISTED, find_delivery
 from pilot.debug.page import Query, Refused
 from pilot.debug.slices import collect_present
 from pilot.debug.sources import CommittedObject, Sources
-from pilot.lib.suggestion import did_you_mean
+from pilot.lib.suggestion import closest, did_you_mean
+
+_COMPARED = 1000
+"""Maximum number of names that are compared with the name of an object that does not exist."""
 
 
 async def rollout(sources: Sources, query: Query) -> Any:
@@ -52,6 +56,7 @@ async def rollout(sources: Sources, query: Query) -> Any:
         **delivery.plain(),
         "errors": [plain_problem(problem) for problem in errors[:LISTED]],
         "delivered": is_current and not delivery.lacking,
+        **({} if version.exists else {"similar": _similar(sources, kind, ref)}),
     }
 
 
@@ -83,6 +88,16 @@ def _is_expected(version: CommittedObject, query: Query) -> bool:
     if query.get("uid") and version.uid != query["uid"]:
         return False
     return not generation or version.generation >= int(generation[:19])
+
+
+def _similar(sources: Sources, kind: AnyKind, ref: ObjectRef) -> list[str]:
+    """Return the objects that may be meant by the name of one that does not exist, as NAMESPACE/NAME."""
+    keys = [key.object if isinstance(key, RegistryKey) else key for key in kind.all_keys(sources.db)]
+    meant = [key for key in keys if key.name == ref.name or f"{key.name}.{key.namespace}" == ref.name]
+    if not meant:
+        name = closest(ref.name, [key.name for key in keys if key.namespace == ref.namespace][:_COMPARED])
+        meant = [ObjectKey(ref.namespace, name)] if name else []
+    return [f"{key.namespace}/{key.name}" for key in dict.fromkeys(meant)][:LISTED]
 
 
 def _find_kind(sources: Sources, text: str) -> AnyKind:

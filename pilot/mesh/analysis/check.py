@@ -29,5 +29,11 @@ class Check(NamedTuple):
 
 
 def attribute(o: Object[Any], problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Return the problems of an object, without duplicates. Each problem refers to the object."""
+    """Return the problems of an object, without duplicates.
+
+    Each problem refers to the object or, if it was derived from others, to the first of them, of which it has no path.
+    """
+    if o.origin is not None and o.origin.parents:
+        source = o.origin.parents[0]
+        return tuple(dict.fromkeys(replace(problem, object=source, path="spec", line=0) for problem in problems))
     return tuple(dict.fromkeys(replace(problem, object=o.ref) for problem in problems))

@@ -10,6 +10,7 @@ from pilot.mesh.analysis.mesh import MESH_CONFIG
 from pilot.mesh.analysis.nack import NACKS
 from pilot.mesh.analysis.policy import AUTHORIZATION_POLICIES, PEER_AUTHENTICATIONS, REQUEST_AUTHENTICATIONS
 from pilot.mesh.analysis.route import ROUTES
+from pilot.mesh.analysis.route_references import GATEWAY_CLASSES, ROUTE_REFERENCES
 from pilot.mesh.analysis.service import SERVICES
 from pilot.mesh.analysis.service_entry import SERVICE_ENTRIES
 from pilot.mesh.analysis.sidecar import SIDECARS
@@ -22,6 +23,8 @@ from pilot.mesh.analysis.workload_entry import WORKLOAD_ENTRIES
 CHECKS = (
     VIRTUAL_SERVICES,
     ROUTES,
+    ROUTE_REFERENCES,
+    GATEWAY_CLASSES,
     DESTINATION_RULES,
     GATEWAYS,
     SIDECARS,

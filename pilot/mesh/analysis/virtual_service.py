@@ -35,6 +35,7 @@ from pilot.mesh.traffic.virtual_services import (
     binding,
     check_delegates,
     check_gateway_count,
+    is_made_of_routes,
     qualified,
 )
 
@@ -50,13 +51,14 @@ def virtual_service_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
     virtual_service = qualified(db, key)
     if virtual_service is None:
         return ()
+    is_derived = is_made_of_routes(virtual_service)  # the checks of routes report their parents and backends
     clients = (key.namespace, *(gateway_key(g).namespace for g in virtual_service.spec.gateways if g != MESH))
     return attribute(
         virtual_service,
         (
-            *below("spec.gateways", _check_gateways(db, virtual_service.spec)),
+            *(below("spec.gateways", _check_gateways(db, virtual_service.spec)) if not is_derived else ()),
             *below("spec", _check_match_gateways(virtual_service.spec)),
-            *below("spec", _check_destinations(db, virtual_service.spec, clients)),
+            *(below("spec", _check_destinations(db, virtual_service.spec, clients)) if not is_derived else ()),
             *below("spec", check_delegates(db, virtual_service)),
             *below("spec", check_gateway_count(virtual_service.spec)),
             *below("spec.hosts", _check_hosts(db, virtual_service)),

@@ -297,7 +297,7 @@ MISTAKES = [
     (
         "pilotctl validate -f type.yaml",
         1,
-        '"type.yaml" is not valid:\n  * line 5: networking.istio.io/VirtualService shop/tea spec.hosts: expected a list, got a string',
+        '"type.yaml" is not valid:\n  * line 5: networking.istio.io/VirtualService shop/tea spec.hosts: expected a list, got a string: write [tea]',
     ),
     (
         "pilotctl validate -f metadata.yaml",
@@ -485,8 +485,8 @@ MISTAKES = [
     ("pilotctl profile dump default -p components.nosuch", 1, "the path components.nosuch has no value"),
     (
         "pilotctl install --readiness-timeout soon -c nowhere",
-        1,
-        "--readiness-timeout: invalid duration 'soon': use a number with a unit, such as 300s or 5m",
+        2,
+        "Invalid value for '--readiness-timeout': invalid duration 'soon': use a number with a unit, such as 300s or 5m",
     ),
     ("pilotctl uninstall -c nowhere", 1, "specify --revision NAME, -f FILE, or --purge for everything"),
     (
@@ -522,12 +522,33 @@ MISTAKES = [
     (
         "pilotctl proxy-config log --envoy OTHER --level htp:debug",
         1,
-        "the Envoy at http://OTHER rejected /logging?htp=debug: error: unknown logger name",
+        "the Envoy at http://OTHER rejected /logging: error: unknown logger name",
+    ),
+    ("pilotctl proxy-config log --envoy OTHER --level http=debug", 1, "--level 'http=debug': use 'http:debug'"),
+    (
+        "pilotctl proxy-config endpoints --envoy OTHER --status UP",
+        2,
+        "Invalid value for '--status': 'UP' is not one of 'healthy', 'unhealthy', 'draining', 'timeout', 'degraded'.",
+    ),
+    (
+        "pilotctl --address :1,:2 problems",
+        2,
+        "Invalid value for '--address': invalid address ':1,:2': repeat --address, or separate addresses in PILOTCTL_ADDRESS by spaces",
+    ),
+    (
+        "pilotctl wait --timeout 3 virtualservice/a",
+        2,
+        "Invalid value for '--timeout': invalid duration '3'; did you mean 3s?",
+    ),
+    (
+        "pilotctl wait -f nested.yaml",
+        1,
+        "nested.yaml:8: networking.istio.io/VirtualService shop/tea spec.http[0].route[0].destination.hosst: unknown field; did you mean host?",
     ),
     (
         "pilotctl admin log --level ads:debug --controlz OTHER",
         1,
-        "http://OTHER is not ControlZ: it has no log scopes; --controlz sets its address",
+        "http://OTHER is not ControlZ: it does not list log scopes; --controlz sets its address",
     ),
     ("pilotctl admin log --level ads=debug", 2, "--level 'ads=debug': use 'ads:debug'"),
     (

@@ -223,7 +223,7 @@ def test_ignored_config_source_is_reported(source: str, code: str, path: str) ->
     [
         ("{nets: {}}", "unknown-field", "nets"),
         ("{networks: {a: {endpoints: [{fromCidr: 10.0.0.0/99}]}}}", "bad-address", "networks[a].endpoints[0].fromCidr"),
-        ("{networks: {a: {gateways: [{address: 1.1.1.1}]}}}", "bad-port", "networks[a].gateways[0].port"),
+        ("{networks: {a: {gateways: [{address: 1.1.1.1}]}}}", "missing-field", "networks[a].gateways[0].port"),
         ("{networks: {a: {gateways: [{address: 'a b', port: 1}]}}}", "bad-host", "networks[a].gateways[0].address"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pilot.lib.cel import find_fault
+from pilot.lib.cel import find_fault, find_unknown_attributes
 
 ACCEPTED = [
     "response.code >= 400 || request.url_path.startsWith('/breaking')",
@@ -190,3 +190,17 @@ def test_nesting_limits(form: str, times: int) -> None:
         expressions.append(form.replace("@", expressions[-1]))
     assert find_fault(expressions[times]) == ""
     assert find_fault(expressions[times + 1]) == "nested deeper than 31"
+
+
+@pytest.mark.parametrize(
+    ("expression", "starts"),
+    [
+        ("response.status >= 400", ["unknown attribute response.status; attributes of response are code,"]),
+        ("reqest.path == 'a'", ["unknown attribute reqest; did you mean request?; attributes begin with request,"]),
+        ("request.headers['x'].size() > 0 && re.extract('a', 'b', 'c') == metadata.a.b", []),
+    ],
+)
+def test_unknown_attributes(expression: str, starts: list[str]) -> None:
+    messages = list(find_unknown_attributes(expression))
+    assert len(messages) == len(starts)
+    assert all(message.startswith(start) for message, start in zip(messages, starts, strict=True))

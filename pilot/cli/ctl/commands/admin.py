@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.parse
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -12,6 +13,7 @@ from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.command import with_output
 from pilot.cli.ctl.output import CommandResult, TextTable
 from pilot.cli.http_request import AddressError, UnreachableError, parse_address, send
+from pilot.lib.suggestion import choices
 
 CONTROLZ_PORT = 9876
 CONTROLZ = f"http://127.0.0.1:{CONTROLZ_PORT}"
@@ -50,6 +52,9 @@ def log(level: str, stack_trace_level: str, reset: bool, controlz: str) -> Comma
         if "=" in levels:
             raise click.UsageError(f"{flag} {levels!r}: use {levels.replace('=', ':')!r}")
     site = _Site(controlz)
+    site.check_names(
+        part.rpartition(":")[0].strip() for levels in (level, stack_trace_level) for part in levels.split(",")
+    )
     if reset:
         for state in site.scopes():
             site.change(state["name"], {"output_level": "info", "stack_trace_level": "none"})
@@ -81,6 +86,14 @@ class _Site:
             return [{field: state[field] for field in _FIELDS} for state in states]
         except (ValueError, LookupError, TypeError) as error:
             raise CommandError(f"{self._address} is not ControlZ: it does not list log scopes; {_HINT}") from error
+
+    def check_names(self, names: Iterable[str]) -> None:
+        """Raise CommandError if a scope does not exist."""
+        names = list(filter(None, names))
+        scopes = [state["name"] for state in self.scopes()] if names else []
+        for name in names:
+            if name not in scopes:
+                raise CommandError(f"--level: there is no log scope {name!r}{choices(name, scopes)}")
 
     def change(self, scope: str, fields: dict[str, str]) -> None:
         """Change fields of a scope. Raise CommandError if the scope or the level does not exist."""

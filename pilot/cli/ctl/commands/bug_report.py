@@ -27,6 +27,7 @@ from pilot.lib.redact import redact
 _SKIPPED_PAGES = frozenset(
     {
         "list",
+        "rollout",
         "force_disconnect",
         "config_dump",
         "edsz",
@@ -100,6 +101,8 @@ def bug_report(
     """
     client.text("version")  # fails early if the control plane is unreachable
     path = output or time.strftime("bug-report-%Y%m%d-%H%M%S.tar.gz", time.gmtime())
+    for proxy in proxies:
+        client.get("syncz", proxyID=proxy)  # fails early if the proxy is not connected
     proxies = proxies or _connected(client)
     items = list(_items(client, () if without_proxies else proxies, envoys))
     items += () if without_logs else _logs(cluster, proxies, tail)

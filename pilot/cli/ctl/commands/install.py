@@ -14,6 +14,7 @@ from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, confirm, with_cluster
 from pilot.cli.ctl.commands.manifest import operator_options, read_installation, read_settings, warn_of_local_images
 from pilot.cli.ctl.commands.verify_install import print_checks
+from pilot.cli.ctl.durations import parse_seconds
 from pilot.cli.ctl.output import write
 from pilot.cli.ctl.progress import progress_reporter
 from pilot.install.cluster_checks import cni_warnings, detect_platform
@@ -24,7 +25,6 @@ from pilot.install.prune import list_installed
 from pilot.install.verification import verify_plan
 from pilot.kube.object_client import ObjectClient
 from pilot.lib.build_info import build_info
-from pilot.lib.duration import parse_duration
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -71,7 +71,7 @@ def _run(
     cluster: Cluster, upgrades: bool, yes: bool, dry_run: bool, timeout: str, verify: bool, force: bool, **where: Any
 ) -> None:
     settings = read_settings(**where)
-    waits = WaitOptions(timeout=_seconds(timeout))
+    waits = WaitOptions(timeout=parse_seconds(timeout, "--readiness-timeout"))
     platform = cluster.run(lambda objects, _: detect_platform(objects))
     installation = read_installation(settings, force, platform)
     warn_of_local_images(installation.objects())
@@ -94,13 +94,6 @@ def _run(
     _print_outcome(cluster.run(work, dry_run), dry_run)
     if verify and not dry_run and not print_checks(cluster.run(lambda _, trial: verify_plan(trial, plan))):
         raise CommandError("verification failed: some objects differ or are not ready")
-
-
-def _seconds(text: str) -> float:
-    try:
-        return parse_duration(text).seconds
-    except ValueError as error:
-        raise CommandError(f"--readiness-timeout: {error}: use a number with a unit, such as 300s or 5m") from error
 
 
 async def _check(objects: ObjectClient, plan: InstallPlan, force: bool, upgrades: bool) -> None:

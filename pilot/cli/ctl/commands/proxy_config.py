@@ -21,6 +21,7 @@ from pilot.cli.ctl.proxy import ProxyTarget, find_client, find_status, with_prox
 from pilot.cli.ctl.replicas import Replicas
 from pilot.cli.ctl.tables import clusters, endpoints, extensions, listeners, routes, secrets
 from pilot.cli.ctl.tables.filters import Filters
+from pilot.lib.suggestion import choices, did_you_mean
 from pilot.lib.text import one_line
 from pilot.lib.xds_types import BY_SHORT_NAME
 
@@ -75,7 +76,11 @@ OPTIONS = {
         metavar="IP",
         help="only this IP address; `pilotctl --address URL` sets the address of the control plane",
     ),
-    "status": click.option("--status", default="", help="only endpoints with this health status"),
+    "status": click.option(
+        "--status",
+        type=click.Choice(endpoints.STATUSES, case_sensitive=False),
+        help="only endpoints with this health status",
+    ),
 }
 LEVELS = ("trace", "debug", "info", "warning", "error", "critical", "off")
 PROXY = "PROXY is POD.NAMESPACE or part of it."
@@ -111,9 +116,19 @@ def _add(name: str, short_type: str, table_module: ModuleType) -> None:
                 "control plane knows, use `pilotctl certificates`"
             )
         selection = table_module.select(resources, filters) if any(filters) else resources
+        if not selection:
+            _check_names(resources, name, filters)
         nothing = f"None of the {len(resources)} {name} matches." if resources else NOTHING
         notes += _delivery(target, short_type)
         return CommandResult(selection, [heading, *notes, *_table(selection, table_module, nothing)])
+
+
+def _check_names(resources: list[dict[str, Any]], kind: str, filters: Filters) -> None:
+    """Raise CommandError if a filter is the name of a resource that does not exist."""
+    for option, name in (("--name", filters.name), ("--cluster", filters.cluster)):
+        names = [str(resource.get("clusterName") or resource.get("name")) for resource in resources]
+        if name and name not in names:
+            raise CommandError(f"{option} {name!r}: the proxy has no {kind} of this name{choices(name, names)}")
 
 
 def _delivery(target: ProxyTarget, short_type: str) -> list[str]:
@@ -224,9 +239,12 @@ def log(
 
 
 def _level(text: str) -> tuple[str, str]:
+    if "=" in text:
+        raise CommandError(f"--level {text!r}: use {text.replace('=', ':')!r}")
     logger, _, level = text.rpartition(":")
     if level not in LEVELS:
-        raise CommandError(f"--level {text!r}: invalid level {level!r}; valid levels are {', '.join(LEVELS)}")
+        hint = f"{did_you_mean(level, LEVELS)}; valid levels are {', '.join(LEVELS)}"
+        raise CommandError(f"--level {text!r}: invalid level {level!r}{hint}")
     return logger, level
 
 

@@ -11,6 +11,7 @@ from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, with_cluster
 from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.completions import complete_namespaces
+from pilot.cli.ctl.durations import parse_seconds
 from pilot.cli.ctl.files import read_files
 from pilot.cli.ctl.output import CommandResult
 from pilot.cli.ctl.replicas import Replicas
@@ -20,7 +21,6 @@ from pilot.config.group_kind import GroupKind
 from pilot.config.object import Object
 from pilot.ingest.analysis import read_objects
 from pilot.ingest.fingerprint import fingerprint
-from pilot.lib.duration import parse_duration
 
 CONDITIONS = ("delivered", "distribution", "delete")
 
@@ -60,10 +60,7 @@ def wait(
     files, or KIND/NAME, such as virtualservice/shop. As with istioctl, KIND NAME.NAMESPACE is also accepted. The exit
     status is 1 if a proxy has refused a change, or after the timeout.
     """
-    try:
-        seconds = parse_duration(timeout).seconds
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="'--timeout'") from error
+    seconds = parse_seconds(timeout, "--timeout")
     targets = [*_targets_in(files, namespace), *map(_identify, named_targets(objects, namespace))]
     if not targets:
         raise click.UsageError("specify objects, as KIND/NAME or with -f")
@@ -87,7 +84,9 @@ def _targets_in(files: Sequence[str], namespace: str) -> list[Target]:
         objects = read_objects({name: text})
         errors = [problem for problem in objects.problems if problem.is_rejection]
         if errors:
-            raise CommandError(f"{name}: {errors[0].object}: {errors[0].message}")
+            place = f"{name}:{errors[0].line}" if errors[0].line else name
+            subject = " ".join(filter(None, (str(errors[0].object), errors[0].path)))
+            raise CommandError(f"{place}: {subject}: {errors[0].message}")
         rows = [row for _, _, row in objects.edits if isinstance(row, Object)]
         if not rows:
             raise CommandError(f"{name} contains no objects of kinds that a mesh uses")

@@ -8,6 +8,8 @@ from typing import Any
 from pilot.cli.ctl.tables.filters import Filters, socket_of
 
 FILTERS = ("address", "port", "cluster", "status")
+STATUSES = ("HEALTHY", "UNHEALTHY", "DRAINING", "TIMEOUT", "DEGRADED")
+"""The health statuses of Envoy. UNKNOWN, the default, is shown as HEALTHY."""
 HEAD = ("ENDPOINT", "STATUS", "WEIGHT", "LOCALITY", "CLUSTER")
 
 

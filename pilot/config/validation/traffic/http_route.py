@@ -14,7 +14,7 @@ from pilot.config.networking.virtual_service import (
     HTTPRouteDestination,
     StringMatch,
 )
-from pilot.config.problem import Problems, below, each, error, warning
+from pilot.config.problem import Problems, below, each, error, info, warning
 from pilot.config.validation import rules
 from pilot.config.validation.traffic.fault import validate_fault
 from pilot.config.validation.traffic.gateway_names import check_gateway_names
@@ -105,6 +105,10 @@ def _validate_match(match: HTTPMatchRequest, gateway: bool) -> Problems:
     ):
         if value is not None:
             yield from check_string_match(field, value, empty_prefix=field == "uri")
+            if value.prefix is not None and value.prefix.endswith("*"):
+                shorter = value.prefix.rstrip("*")
+                text = f"* is literal in a prefix, so only values with * match; write {{prefix: {shorter or '/'}}}"
+                yield info("literal-wildcard", f"{field}.prefix", text)
     for field, matches in (("headers", match.headers), ("withoutHeaders", match.without_headers)):
         for name, value in matches.items():
             place = f"{field}[{name}]"

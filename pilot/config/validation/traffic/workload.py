@@ -46,7 +46,8 @@ def _check_address(address: str, names: bool) -> Problems:
     if is_ip(address):
         return
     if not names:
-        yield error("bad-address", "address", f"{address!r} is not an IP address")
+        hint = "" if any(rules.check_name("", address)) else "; use resolution DNS for host names"
+        yield error("bad-address", "address", f"{address!r} is not an IP address, as resolution STATIC requires{hint}")
     elif any(rules.check_name("address", address)):
         yield error("bad-address", "address", f"{address!r} is neither an IP address nor a domain name")
 

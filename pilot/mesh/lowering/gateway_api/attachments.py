@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -14,6 +14,7 @@ from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.object import ObjectKey, RegistryKey
 from pilot.derive import derived
 from pilot.lib.hosts import is_wildcard, matches, subset_of
+from pilot.lib.suggestion import choices
 from pilot.mesh.gateway_api.gateways import OwnerKey
 from pilot.mesh.lowering.gateway_api.parents import MESH_PARENT, PARENTS, Parent, parents_of
 from pilot.mesh.lowering.gateway_api.routes import RouteKey, route_binding
@@ -88,6 +89,7 @@ def _attach(
         yield ListenerAttachment(ref, kind, target, MESH_PARENT, _absent(db, kind, target))
         return
     parents = parents_of(db, OwnerKey(kind, target))
+    sections = [parent.section for parent in parents] if ref.section_name else []
     for parent in parents:
         others = (
             other
@@ -96,7 +98,7 @@ def _attach(
         )
         sibling_hostnames = tuple(sorted({other.hostname for other in others} - {parent.hostname}))
         yield ListenerAttachment(
-            ref, kind, target, parent, find_rejection(parent, route, ref, hostnames), sibling_hostnames
+            ref, kind, target, parent, find_rejection(parent, route, ref, hostnames, sections), sibling_hostnames
         )
 
 
@@ -111,12 +113,18 @@ def _absent(db: Mesh, kind: GroupKind, target: ObjectKey) -> Fault | None:
     )
 
 
-def find_rejection(parent: Parent, route: RouteKey, ref: ParentReference, hostnames: tuple[str, ...]) -> Fault | None:
-    """Return the reason why a listener rejects a route, or None if it accepts it."""
+def find_rejection(
+    parent: Parent, route: RouteKey, ref: ParentReference, hostnames: tuple[str, ...], sections: Sequence[str]
+) -> Fault | None:
+    """Return the reason why a listener rejects a route, or None if it accepts it.
+
+    `sections` are the names of all listeners of the parent.
+    """
     if ref.port and ref.port != parent.port:
         return Fault(RejectionReason.NO_PARENT, f"port {ref.port} not found")
     if ref.section_name and ref.section_name != parent.section:
-        return Fault(RejectionReason.NO_PARENT, f'sectionName "{ref.section_name}" not found')
+        text = f'sectionName "{ref.section_name}" not found{choices(ref.section_name, sections)}'
+        return Fault(RejectionReason.NO_PARENT, text)
     if parent.hosts and (fault := _hostname_rejection(parent, route.namespace, hostnames or ("*",))):
         return fault
     if route.kind not in parent.kinds:

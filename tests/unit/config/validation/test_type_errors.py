@@ -60,3 +60,62 @@ def test_mesh_config_accepts_both_spellings() -> None:
     assert (plain, problems) == ({"ingressClass": "x", "trustDomain": "y"}, [])
     _, (problem,) = checked({"ingress_class": "x", "ingressClass": "y"}, MeshConfig)
     assert (problem.code, problem.message) == ("exclusive-fields", "only one spelling of ingressClass may be set")
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "path", "hint"),
+    [
+        (
+            "VirtualService",
+            {"hosts": ["a"], "http": [{"match": [{"uri": "/api"}]}]},
+            "spec.http[0].match[0].uri",
+            "expected a mapping, got a string: write {exact: /api}, {prefix: /api} or {regex: /api}",
+        ),
+        (
+            "PeerAuthentication",
+            {"mtls": "STRICT"},
+            "spec.mtls",
+            "expected a mapping, got a string: write {mode: STRICT}",
+        ),
+        (
+            "PeerAuthentication",
+            {"selector": {"app": "web"}},
+            "spec.selector.app",
+            "unknown field: it is ignored; write matchLabels: {app: web}",
+        ),
+        (
+            "DestinationRule",
+            {"host": "a", "subsets": [{"name": "v1", "version": "v1"}]},
+            "spec.subsets[0].version",
+            "unknown field: it is ignored; write labels: {version: v1}",
+        ),
+        ("VirtualService", {"hosts": "a"}, "spec.hosts", "expected a list, got a string: write [a]"),
+        (
+            "Sidecar",
+            {"egress": {"hosts": ["*/*"]}},
+            "spec.egress",
+            "expected a list, got a mapping: begin each item with -",
+        ),
+        (
+            "VirtualService",
+            {"hosts": ["a"], "http": [{"route": [{"destination": {"host": "a", "weight": 1}}]}]},
+            "spec.http[0].route[0].destination.weight",
+            "unknown field: it is ignored; it is a field of http[0].route[0]: check the indentation",
+        ),
+        (
+            "AuthorizationPolicy",
+            {"rules": [{"from": [{"principals": ["a"]}]}]},
+            "spec.rules[0].from[0].principals",
+            "unknown field: it is ignored; did you mean source.principals?",
+        ),
+    ],
+)
+def test_right_form_is_suggested(kind: str, spec: Any, path: str, hint: str) -> None:
+    group = "security" if kind in ("PeerAuthentication", "AuthorizationPolicy") else "networking"
+    assert (path, hint) in problems_of(kind, spec, f"{group}.istio.io/v1")
+
+
+def test_wrapped_mesh_config() -> None:
+    _, problems = checked({"meshConfig": {"trustDomain": "x"}}, MeshConfig)
+    hint = "unknown field; its fields belong one level higher: remove this line and its indentation"
+    assert [(problem.path, problem.message) for problem in problems] == [("meshConfig", hint)]

@@ -654,3 +654,43 @@ def test_routes_to_missing_destinations_are_errors_and_take_effect() -> None:
     for code in ("destination-not-found", "subset-not-found"):
         assert problems[code].severity is Severity.ERROR
         assert not problems[code].is_rejection
+
+
+ROUTE = "{parentRefs: [{name: NAME}], rules: [{backendRefs: [{name: api, port: PORT}]}]}"
+K8S_GATEWAY = "{gatewayClassName: CLASS, listeners: [{name: http, port: 80, protocol: HTTP}]}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "code", "path", "end"),
+    [
+        (
+            "HTTPRoute",
+            ROUTE.replace("NAME", "webb").replace("PORT", "80"),
+            "gateway-not-found",
+            "spec.parentRefs[0].name",
+            "namespace a has no Gateway webb; did you mean web?; known: web",
+        ),
+        (
+            "HTTPRoute",
+            ROUTE.replace("NAME", "web").replace("PORT", "8080"),
+            "port-not-found",
+            "spec.rules[0].backendRefs[0].port",
+            f"{API} has no port 8080",
+        ),
+        (
+            "Gateway",
+            K8S_GATEWAY.replace("CLASS", "istoi"),
+            "class-not-found",
+            "spec.gatewayClassName",
+            "did you mean istio?; there are istio, istio-remote",
+        ),
+    ],
+)
+def test_finding_about_a_route_names_the_route(kind: str, spec: str, code: str, path: str, end: str) -> None:
+    version = "gateway.networking.k8s.io/v1"
+    gateway = make("Gateway", "web", K8S_GATEWAY.replace("CLASS", "istio"), apiVersion=version)
+    problems = problems_of(world(*BASE, gateway, make(kind, "mine", spec, apiVersion=version)))
+    (problem,) = (p for p in problems if p.code == code)
+    assert (problem.object.kind.name, problem.object.name, problem.path) == (kind, "mine", path)
+    assert problem.message.endswith(end)
+    assert not any(p.object.kind.name == "VirtualService" for p in problems)

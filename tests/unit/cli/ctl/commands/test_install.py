@@ -269,5 +269,4 @@ def test_outcome_lists_failed_components_with_causes(capsys: pytest.CaptureFixtu
 
 def test_invalid_timeout_is_rejected_first() -> None:
     status, _, stderr = run_command("install", "-y", "--readiness-timeout", "soon")
-    assert (status, stderr.startswith("Error: --readiness-timeout: invalid duration 'soon'")) == (1, True)
-    assert install._seconds("1m30s") == 90.0
+    assert (status, "Invalid value for '--readiness-timeout': invalid duration 'soon'" in stderr) == (2, True)

@@ -78,7 +78,8 @@ def check_security(secure_port: SecurePortSettings, authentication: Authenticati
                 parse_jwks(file.read(LARGEST_SET + 1))
         except (OSError, JwksError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
-            raise StartError(f"--tokenKeys: cannot use {authentication.token_keys}: {reason}") from error
+            hint = "" if isinstance(error, OSError) else "; the file must contain a JSON Web Key Set (JWKS)"
+            raise StartError(f"--tokenKeys: cannot use {authentication.token_keys}: {reason}{hint}") from error
 
 
 def check_names(registry: RegistrySettings, debug: DebugSettings) -> None:

@@ -27,7 +27,8 @@ def report(kind: type[BaseException], error: BaseException, traceback: Traceback
 def describe(error: BaseException, traceback: TracebackType | None) -> str:
     """Return the message for an exception that no command handles."""
     if isinstance(error, ModuleNotFoundError):
-        return f"the Python package {error.name} is missing; install all dependencies: pip install pyistiod"
+        extra = "'pyistiod[kubernetes]'" if str(error.name).partition(".")[0] == "kubernetes" else "pyistiod"
+        return f"the Python package {error.name} is missing; install all dependencies: pip install {extra}"
     if isinstance(error, MemoryError):
         return "not enough memory"
     if isinstance(error, OSError) and error.strerror:

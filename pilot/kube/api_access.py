@@ -5,6 +5,7 @@ The `kubernetes` package reads kubeconfig files, and supports exec plugins and O
 
 from __future__ import annotations
 
+import binascii
 import os
 import ssl
 from collections.abc import Mapping
@@ -95,6 +96,9 @@ class KubeconfigFile:
             reason = "a folder, not a file" if os.path.isdir(path) else "no such file"
             raise ConfigurationError(f"kubeconfig {self._path}: {reason}; set --kubeconfig or KUBECONFIG to a file")
         contexts = [name for file in path.split(os.pathsep) if os.path.isfile(file) for name in _context_names(file)]
+        if not self._context and len(contexts) > 0 and not any(map(_current_context, path.split(os.pathsep))):
+            names = ", ".join(contexts)
+            raise ConfigurationError(f"kubeconfig {self._path}: no current-context; use --context with one of: {names}")
         if self._context and self._context not in contexts:
             names = ", ".join(contexts) or "none"
             raise ConfigurationError(f"kubeconfig {self._path}: no context {self._context!r}; contexts are: {names}")
@@ -142,6 +146,11 @@ def _context_names(file: str) -> list[str]:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark is not None else ""
         raise ConfigurationError(f"kubeconfig {file}: not valid YAML{line}") from error
+    if isinstance(plain, dict) and plain.get("kind") not in (None, "Config"):
+        raise ConfigurationError(
+            f"kubeconfig {file}: not a kubeconfig, but a {plain['kind']}; of a Secret, decode the value of the key "
+            "that has the kubeconfig"
+        )
     contexts = (plain.get("contexts") or []) if isinstance(plain, dict) else None
     if not isinstance(contexts, list) or not all(
         isinstance(c, dict) and isinstance(c.get("name"), str) for c in contexts
@@ -150,12 +159,24 @@ def _context_names(file: str) -> list[str]:
     return [context["name"] for context in contexts]
 
 
+def _current_context(file: str) -> str:
+    """Return the current context in a valid kubeconfig file, or "" if there is none."""
+    import yaml
+
+    if not os.path.isfile(file):
+        return ""
+    with open(file, encoding="utf-8") as text:
+        return str((yaml.safe_load(text) or {}).get("current-context") or "")
+
+
 def _reason(error: Exception) -> str:
     """Return why the `kubernetes` package cannot use a kubeconfig."""
     from kubernetes.aio import config
 
     if isinstance(error, config.ConfigException):
         return str(error).removeprefix("Invalid kube-config file. ")
+    if isinstance(error, binascii.Error):
+        return f"a field that ends in -data is not base64: {error}"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return "expected lists of clusters, contexts and users, and a current-context"

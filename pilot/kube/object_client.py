@@ -172,7 +172,16 @@ class ObjectClient:
 
     async def version(self) -> str:
         """Return the server's version."""
-        return str(msgspec.json.decode(await self._call("GET", "/version")).get("gitVersion", ""))
+        return await self._check_server()
+
+    async def _check_server(self) -> str:
+        """Return the server's version. Raise KubeError if it is not an API server."""
+        try:
+            plain = msgspec.json.decode(await self._call("GET", "/version"), type=dict[str, Any])
+            return str(plain["gitVersion"])
+        except (NotFound, msgspec.MsgspecError, KeyError) as error:
+            text = "/version: the response is not from a Kubernetes API server; check the server in the kubeconfig"
+            raise KubeError(text) from error
 
     def _dry_run_query(self) -> dict[str, str]:
         return {"dryRun": "All"} if self.dry_run else {}
@@ -195,7 +204,9 @@ class ObjectClient:
         path = _base(api_version)
         try:
             listing = msgspec.json.decode(await self._call("GET", path), type=dict[str, Any])
-        except NotFound:
+        except NotFound as error:
+            if not error.reason:  # API servers also answer requests for unknown groups with a plain text
+                await self._check_server()
             return {}
         except msgspec.MsgspecError:
             listing = {}

@@ -64,10 +64,12 @@ def make_config(written: WrittenConfig, values: Mapping[str, Any]) -> InjectorCo
     """Compile the templates of a configuration. Raise ConfigError if a template is invalid."""
     if not written.templates:
         _log.warning("the injector's configuration has no templates: no pods will be injected")
-    try:
-        compiled = {name: parse("inject", text, FUNCTIONS) for name, text in written.templates.items()}
-    except TemplateError as error:
-        raise ConfigError(str(error)) from error
+    compiled = {}
+    for name, text in written.templates.items():
+        try:
+            compiled[name] = parse("inject", text, FUNCTIONS)
+        except TemplateError as error:
+            raise ConfigError(f"template {name!r}: {error}") from error
     return InjectorConfig(written, compiled, floats(values))
 
 

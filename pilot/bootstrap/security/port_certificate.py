@@ -81,7 +81,8 @@ class PortCertificate:
         try:
             self.context = await asyncio.to_thread(self._build_context)
         except (OSError, ValueError, SigningError) as error:
-            raise StartError(f"cannot load the server certificate: {error}") from error
+            flags = f" (--tlsCertFile, --tlsKeyFile and --caCertFile: {', '.join(self._files)})" if self._files else ""
+            raise StartError(f"cannot load the server certificate{flags}: {error}") from error
         paths = [path for path in (*(self._files or ()), self._client_roots_file) if path]
         for folder in {os.path.dirname(os.path.abspath(path)) for path in paths}:
             watch = Watch(folder, lambda _: self._schedule_reload(), self._schedule_reload, recursive=False)

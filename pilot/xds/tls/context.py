@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pilot.lib.flags import FlagError
+from pilot.lib.suggestion import choices
 
 _VERSIONS = {"TLSV1_2": ssl.TLSVersion.TLSv1_2, "TLSV1_3": ssl.TLSVersion.TLSv1_3}
 _FIPS_CIPHERS = (
@@ -85,9 +86,12 @@ def parse_rules(ciphers: Sequence[str], min_version: str, compliance: str) -> Tl
         )
     if min_version and min_version not in _VERSIONS:
         raise FlagError(f"invalid argument for --tls-min-version: {min_version!r} is neither TLSV1_2 nor TLSV1_3")
+    names = [*_CIPHERS, *_TLS_1_3]
     for name in ciphers:
         if name not in _CIPHERS and name not in _TLS_1_3:
-            raise FlagError(f"invalid argument for --tls-cipher-suites: unknown cipher suite {name!r}")
+            raise FlagError(
+                f"invalid argument for --tls-cipher-suites: unknown cipher suite {name!r}{choices(name, names)}"
+            )
     return TlsRules(
         _VERSIONS.get(min_version, ssl.TLSVersion.TLSv1_2),
         ciphers=tuple(_CIPHERS[name] for name in ciphers if name in _CIPHERS),

@@ -105,7 +105,7 @@ def test_state_directory_is_created(tmp_path: pathlib.Path) -> None:
         (["--tokenKeys=none"], "--tokenKeys: cannot use none: No such file or directory"),
         (
             ["--tokenKeys=text"],
-            "--tokenKeys: cannot use text: invalid JSON: JSON is malformed: invalid character (byte 0)",
+            "--tokenKeys: cannot use text: invalid JSON: JSON is malformed: invalid character (byte 0); the file must contain a JSON Web Key Set (JWKS)",
         ),
     ],
 )

@@ -206,7 +206,7 @@ async def test_files_need_no_issuer(contexts: Contexts, tmp_path: pathlib.Path) 
 async def test_invalid_files_abort_the_start(tmp_path: pathlib.Path) -> None:
     files = write(tmp_path, pair())
     (tmp_path / "key.pem").write_text("nonsense")
-    with pytest.raises(StartError, match=r"^cannot load the server certificate: "):
+    with pytest.raises(StartError, match=r"^cannot load the server certificate \(--tlsCertFile, .*\): "):
         await certificate(None, **files).start()
     (tmp_path / "key.pem").unlink()
     with pytest.raises(StartError, match="No such file"):

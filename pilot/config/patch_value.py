@@ -32,6 +32,7 @@ TYPES: Mapping[str, type[Any]] = {
     "BOOTSTRAP": bootstrap_pb2.Bootstrap,
 }
 """Mapping from `applyTo` to the type of the message that a patch changes."""
+_FILTERS = frozenset(("LISTENER_FILTER", "NETWORK_FILTER", "HTTP_FILTER"))
 
 
 def read_patch_value(apply_to: str, operation: str, plain: Mapping[str, Any]) -> tuple[Any, list[Violation]]:
@@ -43,4 +44,6 @@ def read_patch_value(apply_to: str, operation: str, plain: Mapping[str, Any]) ->
     message, faults = read_message(TYPES[apply_to], plain)
     if not faults:
         faults = list(itertools.islice(find_broken(message, partial=operation in MERGES), MAX_FAULTS))
+    if not faults and operation not in MERGES and apply_to in _FILTERS and not message.WhichOneof("config_type"):
+        faults = [Violation("missing-field", (), "a filter without typed_config, which Envoy rejects")]
     return message, [fault._replace(place=as_written(fault.place, plain)) for fault in faults]

@@ -197,6 +197,8 @@ def draft_cluster(
         apply_dns(cluster, service, traits, defaults)
         cluster.load_assignment.CopyFrom(endpoints)
         cluster.load_assignment.cluster_name = name
+        if sum(len(locality.lb_endpoints) for locality in cluster.load_assignment.endpoints) > 1:
+            cluster.type = _Cluster.STRICT_DNS  # Envoy rejects clusters of type LOGICAL_DNS with several endpoints
     elif initial_type == _Cluster.ORIGINAL_DST and has_target_port_override(service, port):
         cluster.original_dst_lb_config.upstream_port_override.value = int(port.target)
     draft = ClusterDraft(cluster)

@@ -124,3 +124,10 @@ def test_deeply_nested_values_are_reported(outer: int, levels: int) -> None:
 def test_ordinarily_nested_metadata_is_accepted(levels: int) -> None:
     _, faults = read_patch_value("CLUSTER", "MERGE", {"metadata": {"filter_metadata": {"a": _nested(levels)}}})
     assert not faults
+
+
+@pytest.mark.parametrize("apply_to", ["LISTENER_FILTER", "NETWORK_FILTER", "HTTP_FILTER"])
+def test_added_filter_needs_a_configuration(apply_to: str) -> None:
+    value = {"name": "envoy.filters.listener.proxy_protocol"}
+    assert read_patch_value(apply_to, "INSERT_FIRST", value)[1]
+    assert not read_patch_value(apply_to, "MERGE", value)[1]

@@ -110,6 +110,11 @@ def test_race_first_tcp_connect() -> None:
     assert (config["type"], config["dnsLookupFamily"]) == ("LOGICAL_DNS", "ALL")
 
 
+def test_cluster_with_several_endpoints_is_not_logical_dns() -> None:
+    race = "{istio.io/connect-strategy: RACE_FIRST_TCP_CONNECT}"
+    assert cluster(external("DNS", ENDPOINTS, annotations=race), host=EXT)["type"] == "STRICT_DNS"
+
+
 def test_target_port_overrides_upstream_port() -> None:
     assert cluster(external("NONE", target=", targetPort: 8080"), host=EXT)["originalDstLbConfig"] == {
         "upstreamPortOverride": 8080

@@ -53,6 +53,8 @@ class FolderStore:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._write(KEY, key_pem(signer.key), 0o600)
             self._write(CERTIFICATE, certificate_pem(signer.certificate), 0o644)
+        except FileExistsError as error:
+            raise KeyMaterialError(f"{self._folder}: a file, not a folder") from error
         except OSError as error:
             raise KeyMaterialError(f"{self._folder}: {error.strerror or error}") from error
 

@@ -72,7 +72,7 @@ class UpstreamServer(NamedTuple):
         ]
         if self.root is None:
             return library.insecure_channel(self.address, options)
-        roots = None if self.root == SYSTEM else _read(self.root, "root certificates")
+        roots = None if self.root == SYSTEM else _read_roots(self.root)
         key, chain = self._read_client_certificate()
         credentials = grpc.ssl_channel_credentials(roots, key, chain)
         return library.secure_channel(
@@ -178,6 +178,13 @@ def _root_file(settings: ControlPlaneSettings, configured: str, mounted: str) ->
     if settings.provisioned_directory:
         return f"{settings.provisioned_directory}/root-cert.pem"
     return CONFIG_MAP_ROOT
+
+
+def _read_roots(path: str) -> bytes:
+    roots = _read(path, "root certificates")
+    if b"-----BEGIN CERTIFICATE-----" not in roots:  # gRPC would report only that a handshake failed
+        raise UpstreamConfigError(f"{path} contains no certificate in PEM; it must contain the root certificates")
+    return roots
 
 
 def _read(path: str, description: str) -> bytes:

@@ -82,7 +82,8 @@ class CertificateAuthority:
             plugged_in = self._read_plugged_in()
             await (self._start_plugged_in(plugged_in) if plugged_in is not None else self._start_self_signed())
         except KeyMaterialError as error:
-            raise StartError(f"certificate authority: {error}") from error
+            flag = f" (--caDir {self._settings.self_signed_dir})" if self._settings.self_signed_dir else ""
+            raise StartError(f"certificate authority{flag}: {error}") from error
 
     async def stop(self) -> None:
         if self._stop is not None:

@@ -80,6 +80,9 @@ async def test_missing_roots_and_credentials_are_reported(tmp_path: pathlib.Path
     )
     with pytest.raises(CaClientError, match=r"cannot read the root certificates .*root.pem: No such file"):
         await fetch_certificate(server, EC_KEYS, IDENTITY)
+    (tmp_path / "root.pem").write_text("a key")
+    with pytest.raises(CaClientError, match=r"root.pem contains no certificate in PEM"):
+        await fetch_certificate(server, EC_KEYS, IDENTITY)
     with pytest.raises(UpstreamConfigError, match=r"no token in .*token and no client certificate"):
         server.metadata()
 

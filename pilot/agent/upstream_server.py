@@ -180,6 +180,13 @@ def _root_file(settings: ControlPlaneSettings, configured: str, mounted: str) ->
     return CONFIG_MAP_ROOT
 
 
+def explain(details: str | None) -> str:
+    """Return the details of a failed call, with what to do if the port does not speak TLS."""
+    if "WRONG_VERSION_NUMBER" in (details or ""):
+        return f"{details}; the port does not speak TLS: use the secure port, 15012 by default"
+    return details or ""
+
+
 def _read_roots(path: str) -> bytes:
     roots = _read(path, "root certificates")
     if b"-----BEGIN CERTIFICATE-----" not in roots:  # gRPC would report only that a handshake failed

@@ -16,6 +16,7 @@ from pilot.xds.authn.identity import (
     Authenticate,
     Authenticator,
     Authenticators,
+    Caller,
     CallerGone,
     IdentifyPeer,
     IdentityError,
@@ -126,8 +127,16 @@ def _chain(
         yield Authenticator(
             "service account token", ServiceAccountTokens(reviewers, settings.token_audiences, trust_domain).identify
         )
+    elif not settings.jwt_rule:
+        yield Authenticator("token", _refuse_token)
     if settings.trusted_gateways:
         yield Authenticator("forwarded certificate", ForwardedCertificates(settings.trusted_gateways).identify)
+
+
+async def _refuse_token(caller: Caller) -> Sequence[str]:
+    raise IdentityError(
+        "tokens are accepted only with --tokenKeys, JWT_RULE or an API server" if caller.token else "there is none"
+    )
 
 
 def authenticate_csr(identify_peer: IdentifyPeer, authenticate: Authenticate) -> AuthenticateRequest:

@@ -20,12 +20,13 @@ def setting(
     env: str = "",
     repeated: bool = False,
     may_be_empty: bool = False,
+    maximum: float | None = None,
 ) -> Any:
     """Return a dataclass field that declares a setting.
 
     `about` is the description. `flag`, `short` and `env` are the names of the flag, its one-letter form and the
     environment variable. With `repeated`, each use of the flag adds one value to a tuple, and commas are literal. With
-    `may_be_empty`, a variable that is set to "" overrides the default.
+    `may_be_empty`, a variable that is set to "" overrides the default. A number with a `maximum` is at least 0.
     """
     metadata = {
         "about": about,
@@ -34,6 +35,7 @@ def setting(
         "env": env,
         "repeated": repeated,
         "may_be_empty": may_be_empty,
+        "maximum": maximum,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -58,6 +60,7 @@ class DeclaredSetting(NamedTuple):
     env: str
     repeated: bool
     may_be_empty: bool
+    maximum: float | None
 
 
 def declared(sections: Any, path: tuple[str, ...] = (), title: str = "") -> Iterator[DeclaredSetting]:

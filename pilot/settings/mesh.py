@@ -172,7 +172,9 @@ class TelemetrySettings:
         "Add workload names to the metadata of endpoints, for telemetry. Requires PILOT_ENABLE_TELEMETRY_LABEL.",
         env="PILOT_ENDPOINT_TELEMETRY_LABEL",
     )
-    trace_sampling: float = setting(1.0, "Default percentage of requests to trace.", env="PILOT_TRACE_SAMPLING")
+    trace_sampling: float = setting(
+        1.0, "Default percentage of requests to trace.", env="PILOT_TRACE_SAMPLING", maximum=100
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -55,7 +55,7 @@ def load_sections(
     for d in settings:
         if d.env and (environ.get(d.env) or (d.may_be_empty and d.env in environ)):
             try:
-                values[d.path] = read(environ[d.env], d.default)
+                values[d.path] = _in_range(read(environ[d.env], d.default), d)
             except ValueError as error:
                 warnings.append(f"environment variable {d.env} is ignored: {error}")
         if texts := flag_texts.get(d.flag):
@@ -102,7 +102,14 @@ def _read_all(texts: Sequence[str], d: DeclaredSetting) -> Any:
     """
     if d.repeated:
         return tuple(filter(None, texts))
-    return read(",".join(texts) if isinstance(d.default, tuple) else texts[-1], d.default)
+    return _in_range(read(",".join(texts) if isinstance(d.default, tuple) else texts[-1], d.default), d)
+
+
+def _in_range(value: Any, d: DeclaredSetting) -> Any:
+    """Return a value. Raise ValueError if it is not between 0 and the setting's maximum."""
+    if d.maximum is not None and not 0 <= value <= d.maximum:
+        raise ValueError(f"{show(value)} is not between 0 and {d.maximum:g}")
+    return value
 
 
 def read(text: str, default: Any) -> Any:

@@ -152,6 +152,15 @@ def test_ambient_variable_without_ambient_is_reported() -> None:
     assert loaded.settings.mesh.ambient.multi_network
 
 
+def test_percentage_out_of_range_is_ignored_with_a_warning() -> None:
+    loaded = load([], {"PILOT_TRACE_SAMPLING": "150"})
+    assert loaded.warnings == [
+        "environment variable PILOT_TRACE_SAMPLING is ignored: 150 is not between 0 and 100",
+    ]
+    assert loaded.settings.mesh.telemetry.trace_sampling == 1
+    assert load([], {"PILOT_TRACE_SAMPLING": "100"}).settings.mesh.telemetry.trace_sampling == 100
+
+
 def test_istiod_variables_without_effect_are_reported() -> None:
     warnings = load([], {"PILOT_PUSH_THROTTLE": "10", "PILOT_XDS_CACHE_SIZE": ""}).warnings
     assert warnings == [

@@ -1,16 +1,28 @@
-"""Checks the annotations of Istio on namespaces, Services, Pods and Deployments."""
+"""Checks the annotations of Istio on namespaces, Services, Pods and workloads with a template of Pods."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pilot.cli.ctl.analyzers.analyzed_objects import AnalyzedObject, AnalyzedObjects
-from pilot.cli.ctl.analyzers.analyzer import DEPLOYMENT, INJECT, NAMESPACE, POD, SERVICE, Analyzer, Reports
+from pilot.cli.ctl.analyzers.analyzed_objects import AnalyzedObjects, texts
+from pilot.cli.ctl.analyzers.analyzer import (
+    DAEMON_SET,
+    DEPLOYMENT,
+    INJECT,
+    JOB,
+    NAMESPACE,
+    POD,
+    SERVICE,
+    STATEFUL_SET,
+    Analyzer,
+    Reports,
+)
 from pilot.config.problem import Problems, info, warning
 from pilot.lib.suggestion import did_you_mean
 from webhook.inject.annotations import annotation_fault
 
-_KINDS = (NAMESPACE, SERVICE, POD, DEPLOYMENT)
+_WORKLOADS = (DEPLOYMENT, STATEFUL_SET, DAEMON_SET, JOB)
+_KINDS = (NAMESPACE, SERVICE, POD, *_WORKLOADS)
 _INGRESS_CLASS = "kubernetes.io/ingress.class"
 _IGNORED = frozenset(("sidecar.istio.io/status", "gateway.istio.io/controller-version", "istio.io/rev"))
 """Annotations that controllers set."""
@@ -99,23 +111,30 @@ _KINDS_OF = _kinds_by_annotation()
 def _check(objects: AnalyzedObjects) -> Reports:
     for kind in _KINDS:
         for one in objects.of(kind.id):
-            for problem in _problems(one):
+            for problem in _problems(kind.name, one.labels, one.annotations):
+                yield one, problem
+    for kind in _WORKLOADS:
+        for one in objects.of(kind.id):
+            metadata = one.part("spec", "template", "metadata")
+            labels, annotations = texts(metadata.get("labels")), texts(metadata.get("annotations"))
+            for problem in _problems(POD.name, labels, annotations, "spec.template."):
                 yield one, problem
 
 
-def _problems(one: AnalyzedObject) -> Problems:
-    for name, value in one.annotations.items():
+def _problems(kind: str, labels: Mapping[str, str], annotations: Mapping[str, str], prefix: str = "") -> Problems:
+    """Yield the problems with the annotations of an object of a kind. `prefix` precedes the path of its metadata."""
+    for name, value in annotations.items():
         if not (name == _INGRESS_CLASS or name.partition("/")[0].endswith("istio.io")) or name in _IGNORED | _ANY:
             continue
-        path = f"metadata.annotations[{name}]"
+        path = f"{prefix}metadata.annotations[{name}]"
         if name not in _KINDS_OF:
             suggestion = did_you_mean(name, _KINDS_OF)
             yield warning("unknown-annotation", path, f"Istio has no annotation of this name{suggestion}")
             continue
-        if name in _DEPRECATED and not (name == INJECT and INJECT in one.labels):
+        if name in _DEPRECATED and not (name == INJECT and INJECT in labels):
             instead = f"; use the label {INJECT}" if name == INJECT else ""
             yield info("deprecated-annotation", path, f"the annotation is deprecated{instead}")
-        if one.id.name not in _KINDS_OF[name]:
+        if kind not in _KINDS_OF[name]:
             kinds = ", ".join(_KINDS_OF[name])
             yield warning("misplaced-annotation", path, f"the annotation has an effect only on: {kinds}")
         elif fault := annotation_fault(name, value):

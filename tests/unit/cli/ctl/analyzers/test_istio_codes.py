@@ -138,6 +138,11 @@ CASES = (
         (pod(metadata=", annotations: {sidecar.istio.io/proxyImage: a}"),),
     ),
     Case(
+        *("IST0108", "warning", "web", "spec.template.metadata.annotations[sidecar.istio.io/proxyImages]"),
+        (deployment(metadata="annotations: {sidecar.istio.io/proxyImages: a}"),),
+        (deployment(metadata="annotations: {sidecar.istio.io/proxyImage: a}"),),
+    ),
+    Case(
         *("IST0116", "warning", "web", "spec.template.metadata.labels"),
         (INJECTED, deployment(), service(UDP, "dns"), service(TCP)),
         (INJECTED, deployment(), service(UDP, "dns"), service("{name: tcp, port: 54}")),

@@ -9,6 +9,7 @@ from typing import Any
 
 from deploy.chart.chart import installation_folder
 from deploy.operator.errors import SettingsError
+from deploy.operator.schema import TYPES
 from deploy.operator.settings_tree import PathError, Plain, assign, deep_merge, value_at, with_value
 from pilot.ingest.files.documents import SyntaxFault, read_documents
 from pilot.lib.suggestion import did_you_mean
@@ -38,6 +39,11 @@ def read_operator(text: str, name: str) -> Plain:
     operator = documents[0] if documents else {}
     if not isinstance(operator, dict):
         raise SettingsError(f"{name}: expected an IstioOperator object")
+    values = operator.keys() & (TYPES["Values"].fields.keys() - TYPES["Spec"].fields.keys())
+    if "kind" not in operator and "spec" not in operator and values:
+        raise SettingsError(
+            f"{name}: no kind: {KIND}; Helm values belong below spec.values: {', '.join(sorted(values))}"
+        )
     for field, expected in (("kind", KIND), ("apiVersion", API_VERSION)):
         if operator.get(field, expected) != expected:
             raise SettingsError(f"{name}: {field}: {operator[field]} is not supported; expected {expected}")

@@ -12,10 +12,16 @@ from deploy.operator.schema import check
 from deploy.operator.settings_tree import Plain, value_at
 from pilot.config.problem import Problem, Severity, error, warning
 from pilot.ingest.mesh_config import decode_mesh_config
+from pilot.lib.suggestion import did_you_mean
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _NAME = re.compile(r"[a-z0-9.-]+", re.ASCII)
 _TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
+_CHOICES = {
+    "imagePullPolicy": ("Always", "IfNotPresent", "Never"),
+    "service.type": ("ClusterIP", "NodePort", "LoadBalancer", "ExternalName"),
+}
+"""The values that Kubernetes allows in fields of `k8s`."""
 _HUB = re.compile(r"[a-zA-Z0-9.-]+(:\d+)?(/[a-z0-9._-]+)*", re.ASCII)
 
 
@@ -28,7 +34,7 @@ def validate_operator(operator: Plain) -> list[Problem]:
     if wrong:
         return wrong
     spec = operator.get("spec") or {}
-    return [*_names(spec), *_mesh(spec), *_proxies(spec), *_ports(spec), *_replicas(spec)]
+    return [*_names(spec), *_mesh(spec), *_proxies(spec), *_ports(spec), *_replicas(spec), *_kubernetes(spec)]
 
 
 def _names(spec: Plain) -> Iterator[Problem]:
@@ -141,3 +147,31 @@ def _replicas(spec: Plain) -> Iterator[Problem]:
                 yield warning(
                     "no-effect", path, f"should not be set if values.gateways.{standard}.autoscaleEnabled is true"
                 )
+
+
+def _kubernetes(spec: Plain) -> Iterator[Problem]:
+    """Yield the errors in the Kubernetes settings of components, with which the API server would reject objects."""
+    for path, component in _components(spec):
+        for field, choices in _CHOICES.items():
+            yield from _choice(value_at(component, f"k8s.{field}"), choices, f"{path}.k8s.{field}")
+        least, most = (value_at(component, f"k8s.hpaSpec.{field}Replicas") for field in ("min", "max"))
+        if least is not None and most is not None and least > most:
+            message = f"{least} is more than maxReplicas, {most}"
+            yield error("bad-replicas", f"{path}.k8s.hpaSpec.minReplicas", message)
+    policy = "global.imagePullPolicy"
+    yield from _choice(value_at(spec, f"values.{policy}"), _CHOICES["imagePullPolicy"], f"spec.values.{policy}")
+
+
+def _components(spec: Plain) -> Iterator[tuple[str, Plain]]:
+    """Yield the components and gateways, each with its path."""
+    for name, component in (spec.get("components") or {}).items():
+        if isinstance(component, list):
+            for index, gateway in enumerate(component):
+                yield f"spec.components.{name}[{index}]", gateway
+        elif component:
+            yield f"spec.components.{name}", component
+
+
+def _choice(value: str | None, choices: tuple[str, ...], path: str) -> Iterator[Problem]:
+    if value and value not in choices:
+        yield error("bad-value", path, f"{value} is not one of {', '.join(choices)}{did_you_mean(value, choices)}")

@@ -6,9 +6,13 @@ The `kubernetes` package reads kubeconfig files, and supports exec plugins and O
 from __future__ import annotations
 
 import binascii
+import contextlib
+import logging
 import os
 import ssl
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any, NamedTuple, Protocol
 
 from pilot.kube.api_errors import ConfigurationError
@@ -103,9 +107,10 @@ class KubeconfigFile:
             names = ", ".join(contexts) or "none"
             raise ConfigurationError(f"kubeconfig {self._path}: no context {self._context!r}; contexts are: {names}")
         try:
-            await config.load_kube_config(
-                path, self._context or None, client_configuration=configuration, persist_config=False
-            )
+            with _plugin_errors():
+                await config.load_kube_config(
+                    path, self._context or None, client_configuration=configuration, persist_config=False
+                )
         except Exception as error:  # the package lets other exceptions escape, such as TypeError for a missing section
             raise ConfigurationError(f"kubeconfig {self._path}: {_reason(error)}") from error
         return _access(configuration)
@@ -125,10 +130,44 @@ class Kubeconfig:
 
         configuration = _new_configuration()
         try:
-            await config.load_kube_config_from_dict(dict(self._plain), client_configuration=configuration)
+            with _plugin_errors():
+                await config.load_kube_config_from_dict(dict(self._plain), client_configuration=configuration)
         except Exception as error:  # see above
             raise ConfigurationError(f"kubeconfig: {_reason(error)}") from error
         return _access(configuration)
+
+
+class _PluginLog(logging.Handler):
+    """Collects the errors of exec plugins, which the `kubernetes` package only logs."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.errors: ContextVar[list[str] | None] = ContextVar("errors", default=None)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if (errors := self.errors.get()) is not None:
+            cause = sys.exception()
+            text = _reason(cause) if isinstance(cause, OSError) else record.getMessage()
+            errors.append(text.removeprefix("exec: "))
+
+
+_PLUGIN_LOG = _PluginLog()
+
+
+@contextlib.contextmanager
+def _plugin_errors() -> Iterator[None]:
+    """Return a context manager that raises ConfigurationError if an exec plugin did not provide credentials."""
+    logger = logging.getLogger("kubernetes.aio.config.kube_config")
+    logger.addHandler(_PLUGIN_LOG)
+    logger.propagate = False
+    errors: list[str] = []
+    token = _PLUGIN_LOG.errors.set(errors)
+    try:
+        yield
+    finally:
+        _PLUGIN_LOG.errors.reset(token)
+    if errors:
+        raise ConfigurationError(f"exec plugin: {errors[0]}")
 
 
 def _context_names(file: str) -> list[str]:
@@ -173,6 +212,8 @@ def _reason(error: Exception) -> str:
     """Return why the `kubernetes` package cannot use a kubeconfig."""
     from kubernetes.aio import config
 
+    if isinstance(error, ConfigurationError):
+        return str(error)
     if isinstance(error, config.ConfigException):
         return str(error).removeprefix("Invalid kube-config file. ")
     if isinstance(error, binascii.Error):

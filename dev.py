@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import venv
@@ -90,12 +91,13 @@ def environment() -> dict[str, str]:
 
 
 def run_command(command: list[str]) -> int:
-    """Run a command in the environment. Ctrl-C is handled by the command."""
+    """Run a command in the environment. Ctrl-C is handled by the command, and SIGTERM is passed to it."""
     process = subprocess.Popen(
         [str(BIN / command[0]) if (BIN / command[0]).exists() else command[0], *command[1:]],
         cwd=ROOT,
         env=environment(),
     )
+    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
     while True:
         try:
             return process.wait()

@@ -6,12 +6,14 @@ import time
 
 from aiohttp import web
 
+from pilot.lib.logging.log import scope
 from pilot.lib.metrics.metrics import Metrics
 from webhook.server.bodies import LARGEST_CONFIG_REVIEW, LARGEST_POD_REVIEW, BodyBudget, read_body
 from webhook.server.injector import Injector
 from webhook.server.outcome import Validation
 from webhook.server.reviewers import Reviewers
 
+_log = scope("webhook")
 _TOO_MANY_REQUESTS = web.HTTPTooManyRequests.status_code
 
 
@@ -21,6 +23,7 @@ class Webhooks:
     def __init__(self, injector: Injector | None, reviewers: Reviewers, metrics: Metrics) -> None:
         self._injector, self._reviewers, self._metrics = injector, reviewers, metrics
         self._budget = BodyBudget()
+        self._is_absence_logged = False
 
     def add_to(self, app: web.Application) -> None:
         """Add the routes. /inject returns 404 until the injector has a configuration."""
@@ -31,6 +34,7 @@ class Webhooks:
 
     async def _inject(self, request: web.Request) -> web.Response:
         if self._injector is None or self._injector.config is None:
+            self._log_absence()
             raise web.HTTPNotFound(text="404 page not found\n")
         started, address = time.monotonic(), request.remote or ""
         self._metrics.injection_requested()
@@ -49,6 +53,17 @@ class Webhooks:
             self._metrics.injection_failed()
         self._metrics.injection_answered(time.monotonic() - started)
         return web.Response(body=outcome.body, content_type="application/json")
+
+    def _log_absence(self) -> None:
+        """Log why the first request is not served."""
+        if not self._is_absence_logged:
+            self._is_absence_logged = True
+            reason = (
+                "INJECT_ENABLED is false"
+                if self._injector is None
+                else "there is no configuration in --injectionDir or the ConfigMap istio-sidecar-injector"
+            )
+            _log.warning("a request for /inject got status 404: %s", reason)
 
     async def _validate(self, request: web.Request) -> web.Response:
         address = request.remote or ""

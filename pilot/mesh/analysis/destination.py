@@ -11,6 +11,9 @@ from pilot.mesh.registry.services import refs_by_hostname, service
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.destination_rules import defined_subsets
 
+LISTED = 10
+"""Maximum number of subsets that a problem lists."""
+
 
 def services_named(db: Mesh, hostname: str) -> tuple[Service, ...]:
     """Return the services with a host name, oldest first, regardless of their visibility."""
@@ -31,10 +34,15 @@ def check_destination(db: Mesh, to: Destination | None, clients: Iterable[str]) 
         yield error("destination-not-found", "host", f"service {to.host} not found")
         return
     yield from below("port", _check_port(services, to))
-    if to.subset and not any(
-        to.subset in defined_subsets(db, client, s.ref) for client in dict.fromkeys(clients) for s in services
-    ):
-        yield error("subset-not-found", "subset", f"no DestinationRule for {to.host} defines the subset {to.subset}")
+    if not to.subset:
+        return
+    subsets = {
+        name for client in dict.fromkeys(clients) for s in services for name in defined_subsets(db, client, s.ref)
+    }
+    if to.subset not in subsets:
+        text = f"no DestinationRule for {to.host} defines the subset {to.subset}"
+        listed = f"; defined are {', '.join(sorted(subsets)[:LISTED])}" if subsets else ""
+        yield error("subset-not-found", "subset", text + listed)
 
 
 def _check_port(services: tuple[Service, ...], to: Destination) -> Problems:

@@ -100,7 +100,7 @@ function rule(one) {
 function endpoints(service) {
   if (!service.endpoints.length) return h("p", { class: "none" }, service.total < 0 ? "Requests go to the address that clients choose." : "It has no endpoints.");
   const local = service.endpoints.some((one) => one.locality), heads = ["endpoint", "health", "proxy", "version", ...(local ? ["locality"] : [])];
-  const rows = service.endpoints.map((one) => [`${one.address}:${one.port}`, mark(one.ready ? "ok" : "bad", one.ready ? "ready" : one.health), one.proxy ? link(toProxy(one.proxy), one.proxy.replace(/-\d+$/, "")) : one.inMesh ? "not connected here" : "no proxy", one.version, ...(local ? [one.locality] : [])]);
+  const rows = service.endpoints.map((one) => [`${one.address}:${one.port}`, mark(one.ready ? "ok" : "bad", one.ready ? "ready" : one.health === "Draining" ? "draining" : "not ready"), one.proxy ? link(toProxy(one.proxy), one.proxy.replace(/-\d+$/, "")) : one.inMesh ? "not connected here" : "no proxy", one.version, ...(local ? [one.locality] : [])]);
   return [table(heads, rows), service.total > rows.length ? h("p", {}, `${number(service.total - rows.length)} more.`) : null];
 }
 

@@ -122,9 +122,12 @@ class Dashboard:
         return await search(self._sources, graph, context, query.get("text", ""), most)
 
     async def _service(self, query: Query) -> Any:
+        """Return everything about a service. `host` may be the name of a Kubernetes Service."""
         graph, context = await self._stream.graph.get(), await self._stream.context()
-        ref = ServiceRef(query.get("host", ""), query.get("namespace", ""))
-        return await describe_service(self._sources, graph, context, ref)
+        host, namespace = query.get("host", ""), query.get("namespace", "")
+        full = f"{host}.{namespace}.svc.{self._sources.db.settings.registry.domain}"
+        is_short = any(facts.host == full and facts.namespace == namespace for facts in graph.services)
+        return await describe_service(self._sources, graph, context, ServiceRef(full if is_short else host, namespace))
 
     async def _accounts(self, _: Query) -> Any:
         """Return the service accounts of services, to choose a caller."""

@@ -8,9 +8,12 @@ from typing import Any
 import click
 
 from pilot.cli.ctl.command import with_client, with_output
+from pilot.cli.ctl.commands.service_parts import service_parts
 from pilot.cli.ctl.completions import complete_namespaces, complete_proxies
 from pilot.cli.ctl.output import CommandResult, TextTable
 from pilot.cli.ctl.replicas import Replicas
+
+SERVICE = ("svc", "service")
 
 
 @click.command()
@@ -20,13 +23,19 @@ from pilot.cli.ctl.replicas import Replicas
 @with_output
 @with_client
 def describe(client: Replicas, proxy: str, more: tuple[str, ...], namespace: str) -> CommandResult:
-    """Describe a workload: its services, the routes and rules for traffic to it, and its policies.
+    """Describe a workload or a service: the routes and rules for traffic to it, and its policies.
 
-    PROXY is POD.NAMESPACE or part of it, or svc/NAME.NAMESPACE for the first proxy of a service.
+    PROXY is POD.NAMESPACE or part of it, or svc/NAME.NAMESPACE for a service: its callers, endpoints and problems too.
+    As with istioctl, "pod NAME" and "svc NAME" are also accepted.
     """
-    if more:  # for example, istioctl's "describe pod NAME"
+    if len(more) > 1 or (more and proxy not in (*SERVICE, "pod")):
         raise click.UsageError(f"describe takes one proxy, POD.NAMESPACE or part of it: pilotctl describe {more[0]}")
-    page = client.get("describe", proxyID=proxy, **({"namespace": namespace} if namespace else {}))
+    kind, _, name = f"{proxy}/{more[0]}".partition("/") if more else proxy.rpartition("/")
+    if kind in SERVICE:
+        host, _, rest = name.partition(".")
+        page = client.get("dashboard/service", host=host, namespace=namespace or rest or "default")
+        return CommandResult(page, service_parts(page))
+    page = client.get("describe", proxyID=name, **({"namespace": namespace} if namespace else {}))
     return CommandResult(page, _parts(page))
 
 

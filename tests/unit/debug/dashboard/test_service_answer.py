@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from pilot.cli.ctl.commands.service_parts import service_parts
+from pilot.cli.ctl.output import TextTable
 from pilot.config.group_kind import NETWORKING, GroupKind
 from pilot.config.problem import ObjectRef, Problem
 from pilot.debug.dashboard.graph import CachedGraph
@@ -175,3 +177,20 @@ async def test_policies_are_shown_as_text() -> None:
         }
     ]
     assert [(c["namespace"], c["account"], c["by"]["name"]) for c in answer["callers"]] == [("b", "c", "p")]
+
+
+async def test_service_as_text_lists_faults_and_rules_of_policies() -> None:
+    fault = "fault: {abort: {percentage: {value: 30}, httpStatus: 500}}, timeout: 5s"
+    callers = "{rules: [{from: [{source: {namespaces: [b]}}], to: [{operation: {methods: [GET]}}]}]}"
+    answer = await describe(
+        WEB,
+        POD,
+        SLICE,
+        route("{destination: {host: web}}", f", {fault}"),
+        make("AuthorizationPolicy", "callers", callers),
+    )
+    tables = [part for part in service_parts(answer) if isinstance(part, TextTable)]
+    cells = [cell for table in tables for row in table.rows for cell in row]
+    assert any("aborts 30 % of the requests with 500" in str(cell) for cell in cells)
+    assert any("timeout 5s" in str(cell) for cell in cells)
+    assert ("ALLOW", "AuthorizationPolicy a/callers", "namespace b", "method GET", "*") in tables[2].rows

@@ -1,0 +1,90 @@
+"""A service as text: its ports, routes, callers, endpoints, and the reasons for which requests fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pilot.cli.ctl.output import TextTable
+
+Plain = dict[str, Any]
+
+
+def service_parts(page: Plain) -> Iterator[str | TextTable]:
+    """Yield the parts of the answer of `/debug/dashboard/service`."""
+    ready = f"{page['ready']} of {page['total']} endpoints ready"
+    yield f"{page['host']} in {page['namespace']}: {ready}, mutual TLS {page['mtls']}"
+    for title, table in (
+        ("Why requests may fail:", _reasons(page)),
+        ("Routes:", _routes(page["routes"])),
+        ("Destination rules:", _rules(page["rules"])),
+        ("Policies:", _policies(page["policies"])),
+        ("Endpoints:", _endpoints(page["endpoints"])),
+    ):
+        if table.rows:
+            yield ""
+            yield title
+            yield table
+
+
+def _name(ref: Plain | None) -> str:
+    return f"{ref['kind']} {ref['namespace']}/{ref['name']}" if ref else "-"
+
+
+def _reasons(page: Plain) -> TextTable:
+    rows = [(reason["severity"], _name(reason["object"]), reason["text"]) for reason in page["reasons"]]
+    rows += [(p["severity"], _name(p), f"{p['path']} {p['message']}".strip()) for p in page["problems"]]
+    return TextTable(("SEVERITY", "OBJECT", "REASON"), rows)
+
+
+def _routes(routes: list[Plain]) -> TextTable:
+    rows = [
+        (
+            _name(route["object"]),
+            rule["path"],
+            ", ".join(rule["match"]) or "*",
+            ", ".join(_target(target) for target in rule["to"]) or "-",
+            rule["action"] or "-",
+        )
+        for route in routes
+        for rule in route["rules"]
+    ]
+    return TextTable(("OBJECT", "RULE", "MATCH", "TO", "ACTION"), rows)
+
+
+def _target(target: Plain) -> str:
+    subset = f" {target['subset']}" if target["subset"] else ""
+    weight = f" {target['weight']} %" if target["weight"] else ""
+    return f"{target['host']}{subset}{weight}"
+
+
+def _rules(rules: list[Plain]) -> TextTable:
+    rows = [(_name(rule["object"]), ", ".join(subset["name"] for subset in rule["subsets"]) or "-") for rule in rules]
+    return TextTable(("OBJECT", "SUBSETS"), rows)
+
+
+def _policies(policies: list[Plain]) -> TextTable:
+    rows = [
+        (
+            policy["action"] + (" (dry run)" if policy["dryRun"] else ""),
+            _name(policy["object"]),
+            *("; ".join(rule[part]) or "*" for part in ("from", "to", "when")),
+        )
+        for policy in policies
+        for rule in policy["rules"] or [{"from": ["nobody: it has no rules"], "to": [], "when": []}]
+    ]
+    return TextTable(("ACTION", "OBJECT", "FROM", "TO", "WHEN"), rows)
+
+
+def _endpoints(endpoints: list[Plain]) -> TextTable:
+    rows = [
+        (
+            f"{e['address']}:{e['port']}",
+            "ready" if e["ready"] else "not ready",
+            e["workload"] or "-",
+            e["version"] or "-",
+            e["proxy"] or "-",
+        )
+        for e in endpoints
+    ]
+    return TextTable(("ADDRESS", "STATE", "WORKLOAD", "VERSION", "PROXY"), rows)

@@ -13,7 +13,9 @@ Plain = dict[str, Any]
 def service_parts(page: Plain) -> Iterator[str | TextTable]:
     """Yield the parts of the answer of `/debug/dashboard/service`."""
     ready = f"{page['ready']} of {page['total']} endpoints ready"
-    yield f"{page['host']} in {page['namespace']}: {ready}, mutual TLS {page['mtls']}"
+    yield f"{page['host']} in {page['namespace']}: {ready}"
+    by = ", ".join(map(_name, page["mtlsBy"])) or "the default of the mesh, as no PeerAuthentication applies"
+    yield f"Mutual TLS: {page['mtls']}, by {by}"
     for title, table in (
         ("Why requests may fail:", _reasons(page)),
         ("Routes:", _routes(page["routes"])),

@@ -189,7 +189,9 @@ async def test_service_as_text_lists_faults_and_rules_of_policies() -> None:
         route("{destination: {host: web}}", f", {fault}"),
         make("AuthorizationPolicy", "callers", callers),
     )
-    tables = [part for part in service_parts(answer) if isinstance(part, TextTable)]
+    parts = list(service_parts(answer))
+    assert parts[1] == "Mutual TLS: PERMISSIVE, by the default of the mesh, as no PeerAuthentication applies"
+    tables = [part for part in parts if isinstance(part, TextTable)]
     cells = [cell for table in tables for row in table.rows for cell in row]
     assert any("aborts 30 % of the requests with 500" in str(cell) for cell in cells)
     assert any("timeout 5s" in str(cell) for cell in cells)

@@ -176,7 +176,7 @@ MISTAKES = [
         "--analyzer 'gateway.ConflictingGatewayAnalyser': no such analyzer; did you mean gateway.ConflictingGatewayAnalyzer?",
     ),
     (
-        "pilotctl describe pod web-0 -n shop",
+        "pilotctl describe deployment web-0 -n shop",
         2,
         "describe takes one proxy, POD.NAMESPACE or part of it: pilotctl describe web-0",
     ),

@@ -25,18 +25,28 @@ SERVICE = ("svc", "service")
 def describe(client: Replicas, proxy: str, more: tuple[str, ...], namespace: str) -> CommandResult:
     """Describe a workload or a service: the routes and rules for traffic to it, and its policies.
 
-    PROXY is POD.NAMESPACE or part of it, or svc/NAME.NAMESPACE for a service: its callers, endpoints and problems too.
-    As with istioctl, "pod NAME" and "svc NAME" are also accepted.
+    PROXY is POD.NAMESPACE or part of it, or svc/NAME.NAMESPACE for a service: its endpoints and problems too. For
+    other hosts, set the namespace: svc/HOST -n NAMESPACE. As with istioctl, "pod NAME" and "svc NAME" are accepted.
     """
     if len(more) > 1 or (more and proxy not in (*SERVICE, "pod")):
         raise click.UsageError(f"describe takes one proxy, POD.NAMESPACE or part of it: pilotctl describe {more[0]}")
-    kind, _, name = f"{proxy}/{more[0]}".partition("/") if more else proxy.rpartition("/")
-    if kind in SERVICE:
-        host, _, rest = name.partition(".")
-        page = client.get("dashboard/service", host=host, namespace=namespace or rest or "default")
+    kind, _, name = "/".join((proxy, *more)).partition("/")
+    if kind in SERVICE and name:
+        host, place = _service_name(name, namespace)
+        page = client.get("dashboard/service", host=host, namespace=place)
         return CommandResult(page, service_parts(page))
-    page = client.get("describe", proxyID=name, **({"namespace": namespace} if namespace else {}))
+    proxy = name if kind == "pod" and name else proxy
+    page = client.get("describe", proxyID=proxy, **({"namespace": namespace} if namespace else {}))
     return CommandResult(page, _parts(page))
+
+
+def _service_name(text: str, namespace: str) -> tuple[str, str]:
+    """Return the host or name, and the namespace, of a service given as NAME, NAME.NAMESPACE or host."""
+    name, _, rest = text.partition(".")
+    place = rest.partition(".")[0]
+    if place == rest and (not namespace or namespace == place):
+        return name, place or "default"
+    return text, namespace or place
 
 
 def _parts(page: dict[str, Any]) -> Iterator[str | TextTable]:

@@ -1,4 +1,4 @@
-"""A service as text: its ports, routes, callers, endpoints, and the reasons for which requests fail."""
+"""A service as text: the reasons for which requests may fail, routes, policies and endpoints."""
 
 from __future__ import annotations
 

@@ -84,3 +84,23 @@ def test_unselected_workload_is_reported() -> None:
 def test_disconnected_proxy_is_rejected() -> None:
     with pytest.raises(Refused):
         describe(sources(world().mesh), {"proxyID": "web-0"})
+
+
+@pytest.mark.parametrize(
+    ("words", "page", "query"),
+    [
+        (["svc/web.shop"], "dashboard/service", {"host": "web", "namespace": "shop"}),
+        (["svc", "web", "-n", "shop"], "dashboard/service", {"host": "web", "namespace": "shop"}),
+        (["service/web"], "dashboard/service", {"host": "web", "namespace": "default"}),
+        (["svc/web.shop.svc.x.y"], "dashboard/service", {"host": "web.shop.svc.x.y", "namespace": "shop"}),
+        (["svc/api.example", "-n", "shop"], "dashboard/service", {"host": "api.example", "namespace": "shop"}),
+        (["pod", "web-0.shop"], "describe", {"proxyID": "web-0.shop"}),
+        (["web-0.shop"], "describe", {"proxyID": "web-0.shop"}),
+    ],
+)
+def test_services_and_pods_are_found_by_each_form_of_their_names(
+    words: list[str], page: str, query: dict[str, str]
+) -> None:
+    with mock.patch.object(PageClient, "get", side_effect=Refused(404, "")) as get:
+        CliRunner().invoke(pilotctl, ["describe", *words])
+    get.assert_called_once_with(page, **query)

@@ -36,6 +36,7 @@ from pilot.settings.parse import load  # noqa: E402
 from pilot.shadow.cluster_snapshot import ClusterSnapshot, ShadowMesh, read_snapshot  # noqa: E402
 from pilot.shadow.derived_resources import derive_resources  # noqa: E402
 from pilot.shadow.known_differences import ShadowVerdict  # noqa: E402
+from pilot.shadow.normal_form import derived_form  # noqa: E402
 from pilot.shadow.proxy_comparison import compare_proxies  # noqa: E402
 from pilot.shadow.reference_pages import ReferencePages  # noqa: E402
 from pilot.shadow.reference_proxies import ReferenceProxy, read_proxies  # noqa: E402
@@ -139,7 +140,9 @@ def large_mesh(proxies: int) -> Mesh:
         }  # fmt: skip
         node = {"id": f"sidecar~{ip}~{name}-0.{space}~{space}.svc.cluster.local", "metadata": metadata}
         connected.append(ScenarioProxy(f"{space}-{name}", True, ("CDS", "EDS", "LDS", "RDS"), node))
-    return Mesh(f"{proxies} proxies", _complete(objects, {"mesh": "{}"}), {}, connected)
+    return Mesh(
+        f"{proxies} proxies", _complete(objects, {"mesh": "{}"}), {"PILOT_MAX_REQUESTS_PER_SECOND": "1000"}, connected
+    )
 
 
 def _route(host: str) -> Plain:
@@ -272,7 +275,10 @@ def seeds(snapshot: ClusterSnapshot, rng: random.Random) -> Iterator[tuple[Plain
 def derived(mesh: ShadowMesh, proxies: list[ReferenceProxy]) -> list[Any]:
     mesh.connect([(one.node_id, one.proxy) for one in proxies])
     resources = [derive_resources(mesh.mesh, one) for one in proxies]
-    return [{kind: {n: r.resource for n, r in rows.items()} for kind, rows in one.items()} for one in resources]
+    return [
+        {kind: {n: derived_form(r.resource) for n, r in rows.items()} for kind, rows in one.items()}
+        for one in resources
+    ]
 
 
 async def run_seeds(

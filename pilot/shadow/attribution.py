@@ -2,8 +2,9 @@
 
 The candidates are the objects that the resource was built from. Each candidate is removed from the mesh in turn and the
 resource is derived again. A candidate explains the difference if the part of the resource that differs changes. Of
-these, the one that changes least of the resource is the most specific: without a VirtualService only its routes change,
-without the Service the whole virtual host disappears.
+these, the one that changes most of the differing leaves is chosen, and of those the one that changes least of the
+resource, because it is the most specific: without a VirtualService only its routes change, without the Service the
+whole virtual host disappears.
 """
 
 from __future__ import annotations
@@ -12,9 +13,13 @@ import functools
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+import msgspec
+
 from pilot.config.group_kind import GroupKind, parse_kind
+from pilot.config.kinds.istio import PEER_AUTHENTICATION
 from pilot.config.object import ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef
+from pilot.config.security.peer_authentication import MutualTLS, MutualTLSMode
 from pilot.derive.explanation import Reason, walk
 from pilot.mesh.tables.database import MESH_CONFIG
 from pilot.shadow.cluster_snapshot import Row, ShadowMesh, default_mesh_row, is_mesh_row
@@ -26,16 +31,20 @@ from pilot.shadow.resource_comparison import DifferingResource, LeafDifference, 
 MOST_CANDIDATES = 60
 """Maximum number of objects that are removed for one difference, nearest first."""
 _NOT_CONFIGURATION = frozenset({"Proxy", "SecretAccess", "Clock", "AuthorityRoots", "Refusal"})
+_MODES: tuple[MutualTLSMode, ...] = ("STRICT", "PERMISSIVE", "DISABLE")
 _ABSENT = object()
 
 
 class Effect(NamedTuple):
-    """The effect of removing a candidate. `leaves` is the number of leaves of the resource that change.
+    """The effect of removing a candidate.
+
+    `missed` is the number of differing leaves that do not change, and `leaves` the number of leaves that change.
 
     Of effects with as many leaves, those of Kubernetes' core kinds come last: without its DestinationRule or its
     Service, the cluster of a subset disappears alike.
     """
 
+    missed: int
     leaves: int
     is_core: bool
     distance: int
@@ -62,23 +71,27 @@ class Attribution:
         """Yield the effects of the candidates whose removal changes the part that differs."""
         before = leaves_of(derived_form(derived.resource))
         parts = [_nearest_part(leaf.path, before) for leaf in one.difference.leaves]
+        paths = {leaf.path for leaf in one.difference.leaves}
         for distance, row in enumerate(self._candidates(derived)):
-            value = self._mesh.row(row)
-            if value is None:
-                continue
-            self._mesh.replace(row, default_mesh_row(row) if is_mesh_row(row) else None)
+            is_core = not parse_kind(row.table).group
+            for after in self._variants(proxy, one, row):
+                changed = {p for p in before.keys() | after.keys() if before.get(p, _ABSENT) != after.get(p, _ABSENT)}
+                if one.difference.side is Side.DERIVED and not after:
+                    yield Effect(0, len(before), is_core, distance, row)
+                elif one.difference.side is Side.BOTH and any(p.startswith(part) for part in parts for p in changed):
+                    missed = len(paths - changed)
+                    yield Effect(missed, len(changed), is_core, distance, row)
+
+    def _variants(self, proxy: ReferenceProxy, one: DifferingResource, row: Row) -> Iterator[dict[str, Any]]:
+        """Yield the leaves of the resource with each replacement of an object."""
+        value = self._mesh.row(row)
+        for replacement in _replacements(row, value) if value is not None else ():
+            self._mesh.replace(row, replacement)
             try:
-                after = self._leaves(proxy, one)
+                leaves = self._leaves(proxy, one)
             finally:
                 self._mesh.replace(row, value)
-            is_core = not parse_kind(row.table).group
-            changed = {
-                path for path in before.keys() | after.keys() if before.get(path, _ABSENT) != after.get(path, _ABSENT)
-            }
-            if one.difference.side is Side.DERIVED and not after:
-                yield Effect(len(before), is_core, distance, row)
-            elif one.difference.side is Side.BOTH and any(path.startswith(part) for part in parts for path in changed):
-                yield Effect(len(changed), is_core, distance, row)
+            yield leaves
 
     def _candidates(self, derived: DerivedResource) -> Iterable[Row]:
         """Return the rows from which a resource was built, nearest first."""
@@ -109,6 +122,18 @@ class Attribution:
     def _named_rows(self) -> list[Row]:
         tables = {kind.table_name: kind.table(self._mesh.mesh) for kind in self._mesh.mesh.catalogue}
         return [Row(name, key) for name, table in tables.items() for key, _ in table.rows()]
+
+
+def _replacements(row: Row, value: Any) -> Iterator[Any]:
+    """Yield what an object is replaced with, to see what follows from it. None removes it.
+
+    Without a PeerAuthentication, another one may apply that has the same mode.
+    """
+    yield default_mesh_row(row) if is_mesh_row(row) else None
+    if row.table == PEER_AUTHENTICATION.table_name:
+        for mode in _MODES:
+            spec = msgspec.structs.replace(value.spec, mtls=MutualTLS(mode=mode))
+            yield msgspec.structs.replace(value, spec=spec)
 
 
 def _nearest_part(path: str, leaves: dict[str, Any]) -> str:

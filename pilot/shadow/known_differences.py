@@ -54,8 +54,12 @@ class KnownDifference(NamedTuple):
 _SUBJECTS = re.compile(r"match(Typed)?SubjectAltNames")
 _DOMAINS = re.compile(r"^virtualHosts\[[^\n]*\.domains\[")
 _GROUPS = re.compile(r"^groups\[")
+_MATCH = re.compile(r"\.matches\[\d+\]$")
 _BODY_SIZE = re.compile(r"maxDirectResponseBodySizeBytes$")
 _KEY_SET = re.compile(r"\.localJwks\.inlineString$")
+_LOOKUP_FAMILY = re.compile(r"^dnsLookupFamily$")
+_HEALTH = re.compile(r"\.healthStatus$")
+_ATTEMPT_COUNT = re.compile(r"^virtualHosts\[[^\n]*\]\.includeRequestAttemptCount$")
 _ADDRESS = re.compile(r"[\d.]+\d|\[[\da-f:]+\]")
 
 
@@ -89,7 +93,7 @@ KNOWN: tuple[KnownDifference, ...] = (
         "a DENY rule for a ztunnel ignores conditions on HTTP requests, and denies more",
         _kinds("wads"),
         _GROUPS,
-        lambda leaves: any(leaf.reference == {} for leaf in leaves),
+        lambda leaves: any(leaf.reference == {} and _MATCH.search(leaf.path) for leaf in leaves),
     ),
     KnownDifference(
         "direct-response-size",
@@ -98,6 +102,32 @@ KNOWN: tuple[KnownDifference, ...] = (
         "an EnvoyFilter changes the reference's maximum size of direct responses for other proxies, too",
         _kinds("rds", "lds"),
         _BODY_SIZE,
+    ),
+    KnownDifference(
+        "lookup-family",
+        ShadowVerdict.LEAK,
+        "Routing",
+        "the reference sends the cluster of the first proxy to all proxies with IPv4 addresses, with or without IPv6",
+        _kinds("cds"),
+        _LOOKUP_FAMILY,
+        lambda leaves: {leaves[0].reference, leaves[0].derived} == {"ALL", "V4_ONLY"},
+    ),
+    KnownDifference(
+        "draining-endpoint",
+        ShadowVerdict.LEAK,
+        "Routing",
+        "the reference read the EndpointSlice before the Service, and does not drain the endpoint",
+        _kinds("eds"),
+        _HEALTH,
+        lambda leaves: all((leaf.reference, leaf.derived) == ("UNHEALTHY", "DRAINING") for leaf in leaves),
+    ),
+    KnownDifference(
+        "attempt-count",
+        ShadowVerdict.LEAK,
+        "Routing",
+        "the reference sends the routes of the first proxy to all proxies, whatever their proxyHeaders.attemptCount",
+        _kinds("rds"),
+        _ATTEMPT_COUNT,
     ),
     KnownDifference(
         "key-sets",

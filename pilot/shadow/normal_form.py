@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from google.protobuf import any_pb2, json_format
 
+from pilot.envoy.newer_fields import add_newer_fields
 from pilot.envoy.resource import Resource
 from pilot.lib.protobuf.types import find_type
 
@@ -44,6 +45,12 @@ def normal_form(value: Any) -> Any:
             rows.sort(key=_sort_key)
     if isinstance(chains := fields.get("filterChains"), list):  # Envoy uses the most specific match in any order
         chains.sort(key=lambda chain: (_sort_key(chain.get("filterChainMatch")), _sort_key(chain)))
+    if isinstance(groups := fields.get("groups"), list):  # of a ztunnel's policy, whose parts are sets
+        for rules in [group.get("rules", []) for group in groups if isinstance(group, dict)]:
+            for rule in rules:
+                rule.get("matches", []).sort(key=_sort_key)
+            rules.sort(key=_sort_key)
+        groups.sort(key=_sort_key)
     for name in ("privateKey", "password", "sessionTicketKeys", "genericSecret"):
         if name in fields:
             fields[name] = REDACTED
@@ -69,7 +76,9 @@ def _as_plain(packed: any_pb2.Any) -> Any:
     """Return a message as proto JSON. The modules of the types in it are imported when they are first needed."""
     for _ in range(_MOST_TYPES):
         try:
-            return json_format.MessageToDict(packed)
+            plain = json_format.MessageToDict(packed)
+            add_newer_fields(packed, plain)
+            return plain
         except TypeError as error:
             match = _UNKNOWN.search(str(error))
             if match is None or find_type(match[1]) is None:

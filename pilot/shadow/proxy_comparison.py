@@ -8,15 +8,18 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
+from pilot.lib.xds_types import ADDRESS
 from pilot.shadow.attribution import Attribution
 from pilot.shadow.causes import DifferenceCause, find_causes
 from pilot.shadow.cluster_snapshot import ShadowMesh
-from pilot.shadow.derived_resources import derive_resources
+from pilot.shadow.derived_resources import DerivedResources, derive_resources
+from pilot.shadow.hidden_metadata import infer_metadata, matched_metadata
 from pilot.shadow.reference_pages import ReferencePages
 from pilot.shadow.reference_proxies import (
     ConnectedProxies,
     RawResources,
     ReferenceProxy,
+    read_addresses,
     read_proxies,
     read_resources,
     unique,
@@ -31,7 +34,8 @@ class ProxyReport(NamedTuple):
     """The result of a comparison.
 
     `gone` are proxies that disconnected meanwhile, and `rejected` those with invalid nodes. `unread` maps the short
-    names of the types that the reference's pages do not show to the number of proxies.
+    names of the types that the reference's pages do not show to the number of proxies. `inferred` contains the metadata
+    by connection that the pages do not show, and that proxies seem to have.
     """
 
     proxies: int
@@ -41,40 +45,70 @@ class ProxyReport(NamedTuple):
     gone: list[str]
     rejected: dict[str, str]
     unread: dict[str, int]
+    inferred: dict[str, dict[str, str]]
     seconds: float
 
 
 async def compare_proxies(replicas: Sequence[ReferencePages], mesh: ShadowMesh) -> ProxyReport:
     """Compare the proxies of all replicas of the reference. Raise ReferenceFault if a page cannot be read."""
-    started_at, comparison, gone, rejected = time.monotonic(), ResourceComparison(), list[str](), dict[str, str]()
-    unread: Counter[str] = Counter()
+    started_at, run = time.monotonic(), _Run(mesh)
     for pages in replicas:
-        connected: ConnectedProxies = await read_proxies(pages)
-        rejected |= connected.rejected
-        proxies = unique(connected.proxies)
-        mesh.connect([(one.node_id, one.proxy) for one in proxies])
-        async for one, resources in _read_all(pages, proxies):
-            if resources is None:
-                gone.append(one.connection_id)
-            else:
-                derived = derive_resources(mesh.mesh, one)
-                unread.update(derived.keys() - resources.keys())
-                comparison.add(one, resources, {kind: derived[kind] for kind in derived.keys() & resources.keys()})
-                await asyncio.sleep(0)
-    differing = comparison.differing
+        await run.compare_replica(pages)
+    differing = run.comparison.differing
     causes = find_causes(differing, Attribution(mesh).find)
     unequal = sum(len(one.proxies) for one in differing)
-    seconds = time.monotonic() - started_at
     return ProxyReport(
-        comparison.proxies,
-        comparison.resources,
-        comparison.resources - unequal,
+        run.comparison.proxies,
+        run.comparison.resources,
+        run.comparison.resources - unequal,
         causes,
-        gone,
-        rejected,
-        dict(unread),
-        seconds,
+        run.gone,
+        run.rejected,
+        dict(run.unread),
+        run.inferred,
+        time.monotonic() - started_at,
     )
+
+
+class _Run:
+    """A comparison in progress. The attributes are those of ProxyReport."""
+
+    def __init__(self, mesh: ShadowMesh) -> None:
+        self._mesh, self._metadata = mesh, matched_metadata(mesh)
+        self.comparison, self.unread = ResourceComparison(), Counter[str]()
+        self.gone, self.rejected = list[str](), dict[str, str]()
+        self.inferred: dict[str, dict[str, str]] = {}
+
+    async def compare_replica(self, pages: ReferencePages) -> None:
+        connected: ConnectedProxies = await read_proxies(pages)
+        self.rejected |= connected.rejected
+        proxies = unique(connected.proxies)
+        self._mesh.connect([(one.node_id, one.proxy) for one in proxies])
+        addresses = await read_addresses(pages) if any(ADDRESS in one.watches for one in proxies) else None
+        async for one, resources in _read_all(pages, proxies):
+            if resources is None:
+                self.gone.append(one.connection_id)
+            else:
+                if addresses is not None and ADDRESS in one.watches:
+                    resources["wds"] = addresses
+                self._compare(one, resources)
+                await asyncio.sleep(0)
+
+    def _compare(self, one: ReferenceProxy, resources: RawResources) -> None:
+        def differences(trial: ReferenceProxy) -> int:
+            return self.comparison.count_differing(resources, self._derive(trial, resources))
+
+        proxy = infer_metadata(self._mesh, one, self._metadata, differences)
+        if proxy is not one:
+            shown = one.proxy.metadata.keys()
+            self.inferred[one.connection_id] = {k: v for k, v in proxy.proxy.metadata.items() if k not in shown}
+        self.unread.update(set(proxy.short_types) - resources.keys())
+        self.comparison.add(proxy, resources, self._derive(proxy, resources))
+
+    def _derive(self, one: ReferenceProxy, resources: RawResources) -> DerivedResources:
+        """Return the derived resources of the types that the reference shows."""
+        derived = derive_resources(self._mesh.mesh, one)
+        return {kind: derived[kind] for kind in derived.keys() & resources.keys()}
 
 
 async def _read_all(

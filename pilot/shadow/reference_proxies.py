@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import ipaddress
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -11,6 +13,7 @@ import msgspec
 from envoy.config.core.v3 import base_pb2
 from google.protobuf import json_format
 
+from pilot.lib.node_cluster import node_cluster
 from pilot.lib.xds_types import ADDRESS, BY_SHORT_NAME, LISTENER, WORKLOAD, short_name
 from pilot.mesh.model.proxy import NodeError, NodeType, Proxy
 from pilot.shadow.reference_pages import PageError, ReferenceFault, ReferencePages
@@ -19,7 +22,7 @@ from pilot.xds.node import parse_node
 COMPARED = ("cds", "eds", "lds", "rds", "sds", "ecds", "nds", "wds", "wads")
 """Short names of the types that are compared."""
 UNREADABLE = frozenset({"wds"})
-"""Types that istiod's pages do not show: its page for the workloads of a ztunnel is empty."""
+"""Types that istiod's config_dump does not show."""
 _WAYPOINT_CONTROLLER = "istio.io-mesh-controller"
 
 RawResources = dict[str, dict[str, bytes]]
@@ -75,6 +78,11 @@ class _Config(msgspec.Struct, rename={"cluster_name": "clusterName"}):
     config: dict[str, Any] | None = None
 
 
+class _Addresses(msgspec.Struct):
+    workloads: list[dict[str, Any]] | None = None
+    services: list[dict[str, Any]] | None = None
+
+
 class _Typed(msgspec.Struct, rename={"type_url": "@type"}):
     type_url: str = ""
 
@@ -115,10 +123,19 @@ def _node(client: _Client, proxy_id: str, node_type: str) -> base_pb2.Node:
     namespace = str(metadata.get("NAMESPACE") or proxy_id.rpartition(".")[2])
     node = base_pb2.Node(id=f"{node_type or _guess_type(client)}~{address}~{proxy_id}~{namespace}.svc.cluster.local")
     json_format.ParseDict(metadata, node.metadata)
+    node.cluster = _cluster(metadata, namespace)
     locality = client.locality or {}
     node.locality.region, node.locality.zone = locality.get("region", ""), locality.get("zone", "")
     node.locality.sub_zone = locality.get("sub_zone", locality.get("subZone", ""))
     return node
+
+
+def _cluster(metadata: Mapping[str, Any], namespace: str) -> str:
+    """Return the cluster of a node, which agents derive from its metadata."""
+    config, labels = metadata.get("PROXY_CONFIG") or {}, metadata.get("LABELS") or {}
+    naming = config.get("tracingServiceName")
+    workload = str(metadata.get("WORKLOAD_NAME") or "")
+    return node_cluster(labels, namespace, workload, naming, config.get("serviceCluster", "") if naming is None else "")
 
 
 def _guess_type(client: _Client) -> NodeType:
@@ -159,6 +176,46 @@ async def _read_types(pages: ReferencePages, one: ReferenceProxy, short_types: l
         kind = short_name(url) if url in BY_SHORT_NAME.values() else "ecds"
         resources.setdefault(kind, {})[resource_name(kind, data)] = data
     return resources
+
+
+async def read_addresses(pages: ReferencePages) -> dict[str, bytes] | None:
+    """Return the workloads and services that ztunnels receive, or None if the reference lacks the page.
+
+    Addresses on the page are the bytes of their textual form.
+    """
+    try:
+        page = msgspec.json.decode(await pages.get("ambientz") or b"{}", type=_Addresses)
+    except (PageError, msgspec.MsgspecError):
+        return None
+    if page.workloads is None and page.services is None:
+        return None
+    workloads = {str(plain.get("uid", "")): {"workload": plain} for plain in page.workloads or ()}
+    services = {
+        f"{plain.get('namespace', '')}/{plain.get('hostname', '')}": {"service": plain} for plain in page.services or ()
+    }
+    return {
+        name: msgspec.json.encode({"@type": ADDRESS, **_with_raw_addresses(plain)})
+        for name, plain in (workloads | services).items()
+    }
+
+
+def _with_raw_addresses(value: Any) -> Any:
+    """Return plain data in which the addresses have the bytes that ztunnels receive."""
+    if isinstance(value, list):
+        return [_with_raw_addresses(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    fields = {name: _with_raw_addresses(field) for name, field in value.items()}
+    if isinstance(text := fields.get("address"), str):
+        fields["address"] = _raw_address(text)
+    if isinstance(texts := fields.get("addresses"), list):
+        fields["addresses"] = [_raw_address(text) if isinstance(text, str) else text for text in texts]
+    return fields
+
+
+def _raw_address(encoded: str) -> str:
+    text = base64.b64decode(encoded).decode()
+    return base64.b64encode(ipaddress.ip_address(text).packed).decode()
 
 
 def resource_name(kind: str, data: bytes) -> str:

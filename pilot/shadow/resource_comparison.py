@@ -72,16 +72,17 @@ class ResourceComparison:
     def add(self, one: ReferenceProxy, reference: RawResources, derived: DerivedResources) -> None:
         """Compare the resources of a proxy."""
         self.proxies += 1
-        for kind in {**reference, **derived}:
-            raws, ours = reference.get(kind, {}), _keyed(kind, derived.get(kind, {}))
-            for name in {**raws, **ours}:
-                self.resources += 1
-                raw, resource = raws.get(name), ours.get(name)
-                difference = self._compare(kind, name, raw, resource)
-                if difference is not None:
-                    key = (kind, name, raw, resource.resource if resource is not None else None)
-                    entry = self._differing.setdefault(key, DifferingResource(difference, raw, resource, []))
-                    entry.proxies.append(one)
+        for kind, name, raw, resource in _pairs(reference, derived):
+            self.resources += 1
+            difference = self._compare(kind, name, raw, resource)
+            if difference is not None:
+                key = (kind, name, raw, resource.resource if resource is not None else None)
+                entry = self._differing.setdefault(key, DifferingResource(difference, raw, resource, []))
+                entry.proxies.append(one)
+
+    def count_differing(self, reference: RawResources, derived: DerivedResources) -> int:
+        """Return the number of resources of a proxy that differ. They are not collected."""
+        return sum(self._compare(*pair) is not None for pair in _pairs(reference, derived))
 
     def _compare(
         self, kind: str, name: str, raw: bytes | None, derived: DerivedResource | None
@@ -107,6 +108,16 @@ class ResourceComparison:
             return None
         leaves = tuple(differing_leaves(*forms))
         return ResourceDifference(kind, name, Side.BOTH, leaves[:MOST_LEAVES]) if leaves else None
+
+
+def _pairs(
+    reference: RawResources, derived: DerivedResources
+) -> Iterator[tuple[str, str, bytes | None, DerivedResource | None]]:
+    """Yield the type and the name of each resource of a proxy, with the resources of both sides."""
+    for kind in {**reference, **derived}:
+        raws, ours = reference.get(kind, {}), _keyed(kind, derived.get(kind, {}))
+        for name in {**raws, **ours}:
+            yield kind, name, raws.get(name), ours.get(name)
 
 
 def differing_leaves(reference: Any, derived: Any) -> Iterator[LeafDifference]:

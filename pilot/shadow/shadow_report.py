@@ -38,6 +38,7 @@ class ShadowReport(NamedTuple):
             "disconnected": proxies.gone,
             "rejected": proxies.rejected,
             "unread": proxies.unread,
+            "inferred": proxies.inferred,
             "causes": [cause.show() for cause in proxies.causes],
             "authority": self.authority._asdict(),
             "stricter": [finding._asdict() for finding in self.findings],

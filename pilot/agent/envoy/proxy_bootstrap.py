@@ -25,9 +25,8 @@ from pilot.agent.proxy.proxy_context import VERSION, ProxyContext
 from pilot.agent.unix_sockets import sds_socket, xds_socket
 from pilot.config.mesh.proxy_config import ProxyConfig
 from pilot.lib.duration import parse_duration
+from pilot.lib.node_cluster import DEFAULT_CLUSTER, node_cluster
 
-DEFAULT_CLUSTER = "istio-proxy"
-CANONICAL_LABELS = ("service.istio.io/canonical-name", "app.kubernetes.io/name", "app")
 LOCALITY_LABELS = ("topology.istio.io/locality", "istio-locality")
 INTERVALS = {
     "sidecar.istio.io/statsFlushInterval": "stats_flush_interval",
@@ -145,18 +144,12 @@ def build_locality(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def _node_cluster(proxy: ProxyContext, flag: str) -> str:
-    """Return the cluster name of the node, which appears in traces and access logs."""
-    config = proxy.config
-    workload = proxy.metadata.get("WORKLOAD_NAME") or DEFAULT_CLUSTER
-    canonical = next((proxy.labels[name] for name in CANONICAL_LABELS if proxy.labels.get(name)), workload)
-    if config.tracing_service_name == "CANONICAL_NAME_ONLY":
-        return str(canonical)
-    if config.tracing_service_name == "CANONICAL_NAME_AND_NAMESPACE":
-        return f"{canonical}.{proxy.namespace}"
-    for configured in (flag, config.service_cluster if config.tracing_service_name is None else ""):
-        if configured and configured != DEFAULT_CLUSTER:
-            return configured
-    return f"{proxy.labels.get('app') or workload}.{proxy.namespace}"
+    """Return the cluster of the node: that of the flag, or else that of the ProxyConfig."""
+    naming = proxy.config.tracing_service_name
+    configured = flag if flag != DEFAULT_CLUSTER else ""
+    if naming is None:
+        configured = configured or proxy.config.service_cluster or ""
+    return node_cluster(proxy.labels, proxy.namespace, proxy.metadata.get("WORKLOAD_NAME", ""), naming, configured)
 
 
 def build_runtime(overrides: Mapping[str, str]) -> dict[str, Any]:

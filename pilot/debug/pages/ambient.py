@@ -24,18 +24,19 @@ def ambientz(sources: Sources, query: Query) -> Any:
 
     As on istiod's page, IP addresses are the bytes of their textual form.
     """
-    resources = list(_resources(sources.db))
-    return Later(lambda: _page(resources))
+    resources = list(list_resources(sources.db))
+    return Later(lambda: build_page(resources))
 
 
-def _resources(db: Mesh) -> Iterator[Resource]:
+def list_resources(db: Mesh) -> Iterator[Resource]:
     """Yield the resources that a ztunnel receives if it subscribes to everything."""
     for group in (*address_groups(db).get(ADDRESS, ()), *policy_groups(db)):
         resources: Mapping[Any, Resource] = group.fn(db, *group.args)
         yield from resources.values()
 
 
-def _page(resources: list[Resource]) -> Mapping[str, Any]:
+def build_page(resources: list[Resource]) -> Mapping[str, Any]:
+    """Return the content of the page with some resources. It changes them."""
     lists: dict[str, list[Any]] = {"workloads": [], "services": [], "policies": []}
     for resource in resources:
         body = any_pb2.Any.FromString(resource.any)

@@ -10,6 +10,7 @@ from envoy.type.v3 import percent_pb2
 from google.protobuf import wrappers_pb2
 
 from pilot.config.mesh.tracing import CustomTag
+from pilot.envoy.newer_fields import NO_CONTEXT_PROPAGATION
 from pilot.envoy.tracing.span_tags import build_custom_tag, peer_tags, workload_tags
 from pilot.envoy.tracing.tracers import Tracer
 from pilot.envoy.well_known_types import pack
@@ -18,8 +19,7 @@ from pilot.mesh.model.facets import SpanTagsFacet
 Manager = hcm_pb2.HttpConnectionManager
 _FULL = percent_pb2.Percent(value=100.0)
 _YES = wrappers_pb2.BoolValue(value=True)
-# The field no_context_propagation (13) in Envoy 1.38 and later, which the packaged messages lack.
-_NOT_PROPAGATED = Manager.Tracing.FromString(bytes((13 << 3, 1)))
+_NOT_PROPAGATED = Manager.Tracing.FromString(NO_CONTEXT_PROPAGATION.encode())  # in Envoy 1.38 and later
 
 
 class RequestTracing(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,15 +6,18 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from pilot.debug.pages.ambient import build_page, list_resources
 from pilot.debug.pages.config_dump import plain
 from pilot.lib.xds_types import BY_SHORT_NAME
-from pilot.settings import Settings
+from pilot.settings.parse import load
 from pilot.shadow.cluster_snapshot import ClusterSnapshot, ShadowMesh
 from pilot.shadow.derived_resources import derive_resources
 from pilot.shadow.reference_pages import ReferencePages
 from pilot.shadow.reference_proxies import ReferenceProxy
 from testing.mesh.world import parse_objects, proxy
 
+HIDDEN = frozenset({"LINE"})
+"""Metadata that the page adsz does not show, as istiod's."""
 TYPES = ("cds", "eds", "lds", "rds")
 OBJECTS = """
 apiVersion: v1
@@ -51,9 +54,10 @@ spec: {host: books, trafficPolicy: {connectionPool: {tcp: {maxConnections: 10}}}
 """
 
 
-def mesh_of(text: str) -> ShadowMesh:
+def mesh_of(text: str, **environ: str) -> ShadowMesh:
     """Return the mesh of some objects."""
-    return ShadowMesh(ClusterSnapshot(parse_objects(text), None, None), Settings())
+    settings = load([], environ).settings
+    return ShadowMesh(ClusterSnapshot(parse_objects(text), None, None), settings)
 
 
 def connection(name: str, ip: str) -> ReferenceProxy:
@@ -69,9 +73,11 @@ def connection(name: str, ip: str) -> ReferenceProxy:
 class MemoryPages(ReferencePages):
     """The pages of a reference whose resources are those of a mesh. `change` edits each of them."""
 
-    def __init__(self, text: str, proxies: list[ReferenceProxy], change: Any = lambda resource: None) -> None:
+    def __init__(
+        self, text: str, proxies: list[ReferenceProxy], change: Any = lambda resource: None, **environ: str
+    ) -> None:
         super().__init__("memory")
-        self._mesh, self._proxies, self._change = mesh_of(text), proxies, change
+        self._mesh, self._proxies, self._change = mesh_of(text, **environ), proxies, change
         self._mesh.connect([(one.node_id, one.proxy) for one in proxies])
 
     async def get(self, page: str, query: Mapping[str, str] | None = None) -> bytes:
@@ -82,12 +88,18 @@ class MemoryPages(ReferencePages):
             "clients": [
                 {
                     "connectionId": one.connection_id,
-                    "metadata": {**one.proxy.metadata, "INSTANCE_IPS": ",".join(one.proxy.ips)},
+                    "metadata": {
+                        **{key: value for key, value in one.proxy.metadata.items() if key not in HIDDEN},
+                        "INSTANCE_IPS": ",".join(one.proxy.ips),
+                    },
                     "watches": {url: sorted(names) for url, names in one.watches.items()},
                 }
                 for one in self._proxies
             ]
         }
+
+    def _ambientz(self, _: Mapping[str, str]) -> Any:
+        return build_page(list(list_resources(self._mesh.mesh)))
 
     def _syncz(self, _: Mapping[str, str]) -> Any:
         return [{"proxy": one.proxy.id, "proxy_type": str(one.proxy.type)} for one in self._proxies]

@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from pilot.shadow.known_differences import ShadowVerdict
+from pilot.lib.xds_types import BY_SHORT_NAME
+from pilot.shadow.known_differences import ShadowVerdict, find_known
 from pilot.shadow.proxy_comparison import ProxyReport, compare_proxies
-from pilot.shadow.reference_proxies import read_proxies
+from pilot.shadow.reference_proxies import ReferenceProxy, read_proxies
+from pilot.shadow.resource_comparison import LeafDifference, ResourceDifference, Side
+from testing.mesh.world import proxy
 from tests.unit.shadow.reference_mesh import OBJECTS, MemoryPages, connection, mesh_of
 
 PROXIES = [connection("web", "10.1.0.9"), connection("api", "10.1.0.8")]
@@ -78,6 +82,86 @@ async def test_subjects_that_only_the_reference_accepts_are_its_leak() -> None:
 
     report = await compare(OBJECTS, add_subject)
     assert [cause.verdict for cause in report.causes] == [ShadowVerdict.LEAK]
+
+
+PATCH = """
+---
+apiVersion: networking.istio.io/v1alpha3
+kind: EnvoyFilter
+metadata: {name: belt, namespace: shop}
+spec:
+  configPatches:
+  - applyTo: LISTENER
+    match: {context: SIDECAR_OUTBOUND, proxy: {metadata: {LINE: belt}}, listener: {name: virtualOutbound}}
+    patch: {operation: MERGE, value: {stat_prefix: belt}}
+"""
+
+
+async def test_metadata_that_the_reference_does_not_show_are_inferred() -> None:
+    web, api = PROXIES
+    hidden = web._replace(proxy=replace(web.proxy, metadata={**web.proxy.metadata, "LINE": "belt"}))
+    report = await compare_proxies([MemoryPages(OBJECTS + PATCH, [hidden, api])], mesh_of(OBJECTS + PATCH))
+    assert (report.causes, report.inferred) == ([], {web.connection_id: {"LINE": "belt"}})
+
+
+SECURE = """
+---
+apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata: {name: default, namespace: shop}
+spec: {mtls: {mode: STRICT}}
+---
+apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata: {name: books, namespace: shop}
+spec: {selector: {matchLabels: {app: books}}, mtls: {mode: PERMISSIVE}, portLevelMtls: {9: {mode: DISABLE}}}
+"""
+
+
+async def test_a_mode_that_is_that_of_the_namespace_is_attributed_to_the_policy_of_the_workload() -> None:
+    proxies = [connection("books", "10.1.0.1")]
+    changed = mesh_of(OBJECTS + SECURE.replace("PERMISSIVE", "STRICT"))
+    report = await compare_proxies([MemoryPages(OBJECTS + SECURE, proxies)], changed)
+    names = {(str(cause.object.kind), cause.object.name) for cause in report.causes if cause.object is not None}
+    assert names == {("security.istio.io/PeerAuthentication", "books")}
+
+
+ZTUNNEL = """
+---
+apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: books, namespace: shop}
+spec: {selector: {matchLabels: {app: books}}, action: DENY, rules: [{from: [{source: {namespaces: [a]}}]}]}
+"""
+
+
+async def test_workloads_of_ztunnels_are_compared() -> None:
+    watches = {BY_SHORT_NAME[kind]: frozenset[str]() for kind in ("wds", "wads")}
+    one = ReferenceProxy("ztunnel.shop-1", proxy("ztunnel", "ztunnel", "shop", "10.1.0.7"), watches)
+    pages, text = MemoryPages(OBJECTS + ZTUNNEL, [one], PILOT_ENABLE_AMBIENT="true"), OBJECTS + ZTUNNEL
+    equal = await compare_proxies([pages], mesh_of(text, PILOT_ENABLE_AMBIENT="true"))
+    assert (equal.causes, equal.unread, equal.resources) == ([], {}, 3)
+    text = text.replace("serviceAccountName: books", "serviceAccountName: other")
+    (cause,) = (await compare_proxies([pages], mesh_of(text, PILOT_ENABLE_AMBIENT="true"))).causes
+    assert (cause.fields, cause.object and cause.object.name) == (("serviceAccount",), "books-1")
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "values", "verdict"),
+    [
+        ("cds", "dnsLookupFamily", ("ALL", "V4_ONLY"), ShadowVerdict.LEAK),
+        ("cds", "dnsLookupFamily", ("ALL", "V6_ONLY"), None),
+        ("eds", "endpoints[0].lbEndpoints[0].healthStatus", ("UNHEALTHY", "DRAINING"), ShadowVerdict.LEAK),
+        ("eds", "endpoints[0].lbEndpoints[0].healthStatus", ("DRAINING", "UNHEALTHY"), None),
+        ("rds", "virtualHosts[allow_any].includeRequestAttemptCount", (True, None), ShadowVerdict.LEAK),
+        ("wads", "groups[0].rules[0].matches[0]", ({}, None), ShadowVerdict.INTENDED),
+        ("wads", "groups[0].rules[0].matches[0].notPrincipals[0].presence", ({}, None), None),
+    ],
+)
+def test_known_differences(kind: str, path: str, values: tuple[Any, Any], verdict: ShadowVerdict | None) -> None:
+    difference = ResourceDifference(kind, "name", Side.BOTH, (LeafDifference(path, *values),))
+    reason = find_known(difference)
+    assert (reason.verdict if reason is not None else None) is verdict
 
 
 async def test_the_nodes_of_proxies_are_restored() -> None:

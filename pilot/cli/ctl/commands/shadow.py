@@ -120,6 +120,9 @@ def _parts(report: ShadowReport) -> Iterator[Part]:
         yield f"! {connection} was not compared: {reason}"
     for connection in proxies.gone:
         yield f"! {connection} disconnected before it was compared"
+    for connection, metadata in proxies.inferred.items():
+        values = ", ".join(f"{key}={value}" for key, value in metadata.items())
+        yield f"! {connection} has the metadata {values}, to judge by its configuration: istiod's pages lack them"
     for kind, count in proxies.unread.items():
         yield f"! {kind} of {count} proxies was not compared: the pages of the reference do not show it"
     yield f"{'✔' if report.authority.is_same else '✗'} certificate authority: {report.authority.message}"

@@ -19,6 +19,7 @@ from pilot.envoy.cluster.cluster_defaults import ClusterDefaults
 from pilot.envoy.cluster.cluster_draft import ClusterDraft
 from pilot.envoy.cluster.cluster_traits import ClusterTraitsKey
 from pilot.envoy.cluster.policy.effective_policy import EffectivePolicy
+from pilot.envoy.newer_fields import BUDGET_INTERVAL
 from pilot.envoy.well_known_types import build_duration
 from pilot.mesh.model.proxy import NodeType
 
@@ -166,7 +167,6 @@ def apply_circuit_breakers(
 ) -> None:
     """Set the circuit breakers from a connection pool and a retry budget. A limit of 0 is ignored.
 
-    The `budgetInterval` of a retry budget has no effect, because xds-protos 1.85 has no field for it.
     https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/cluster/v3/circuit_breaker.proto
     """
     cluster.circuit_breakers.CopyFrom(_unlimited(publish_remaining))
@@ -187,6 +187,8 @@ def apply_circuit_breakers(
         retry_budget.min_retry_concurrency.CopyFrom(
             wrappers_pb2.UInt32Value(value=budget.min_retry_concurrency or RETRY_CONCURRENCY)
         )
+        if budget.budget_interval is not None:
+            retry_budget.MergeFromString(BUDGET_INTERVAL.encode(build_duration(budget.budget_interval)))
 
 
 def _set_limit(threshold: wrappers_pb2.UInt32Value, value: int) -> None:

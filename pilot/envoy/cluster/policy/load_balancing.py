@@ -24,7 +24,7 @@ from pilot.envoy.cluster.cluster_defaults import ClusterDefaults
 from pilot.envoy.cluster.cluster_draft import ClusterDraft
 from pilot.envoy.cluster.policy.outlier_detection import disable_panic
 from pilot.envoy.http_filter.endpoint_picker import CHOSEN, METADATA, SERVED
-from pilot.envoy.resource import length_delimited
+from pilot.envoy.newer_fields import SELECTED_HOST_KEY
 from pilot.envoy.well_known_types import build_duration, pack
 from pilot.mesh.model.proxy import NodeType
 from pilot.mesh.model.service import Service
@@ -163,7 +163,6 @@ def _size(value: int) -> wrappers_pb2.UInt64Value:
 
 
 _Policy = cluster_pb2.LoadBalancingPolicy
-_SELECTED_HOST_KEY = 2  # a field newer than the packaged messages; older Envoys ignore it
 _OVERRIDE_HOST, _ROUND_ROBIN = (
     "envoy.load_balancing_policies.override_host",
     "envoy.load_balancing_policies.round_robin",
@@ -189,7 +188,7 @@ def _build_picker_policy() -> cluster_pb2.LoadBalancingPolicy:
             fallback_policy=_policy(_ROUND_ROBIN, pack(round_robin_pb2.RoundRobin())),
         )
     )
-    config.value += length_delimited(_SELECTED_HOST_KEY, _key(SERVED).SerializeToString(deterministic=True))
+    config.value += SELECTED_HOST_KEY.encode(_key(SERVED))
     return _policy(_OVERRIDE_HOST, config)
 
 

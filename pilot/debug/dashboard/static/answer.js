@@ -119,7 +119,7 @@ export function drawTiles(element, state, isBrief) {
     element, tile("#/", mesh ? number(mesh.services) : "…", mesh?.services === 1 ? "service" : "services", "", mesh ? `in ${count(mesh.namespaces.length, "namespace")}` : ""),
     tile(to("proxies"), number(fleet.proxies), fleet.proxies === 1 ? "proxy" : "proxies", "", unsynced ? `${number(unsynced)} not up to date` : fleet.waiting ? `${number(fleet.waiting)} being updated` : fleet.proxies ? "up to date" : "none connected", fleet.refused ? "bad" : fleet.stale ? "warn" : ""),
     tile(to("problems"), number(problems.counts.errors), problems.counts.errors === 1 ? "error" : "errors", problems.counts.errors ? "bad" : "", other),
-    tile(to("changes"), changes.length ? clock(changes[0].time) : "–", "last change", "", changes.length ? ago(changes[0].time) : "nothing changed"),
+    tile(to("changes"), changes.length ? clock(changes[0].time) : "–", "last change", "", changes.length ? h("span", { class: "age", "data-time": changes[0].time }, ago(changes[0].time)) : "nothing changed"),
     certificatesTile(tile, certificates, now),
   );
 }

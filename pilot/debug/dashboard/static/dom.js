@@ -1,6 +1,6 @@
 // Elements, links and texts. All texts are set as text, never as HTML.
 
-const ROWS = 20; // rows of a table that are drawn in a frame
+const ROWS = 20; // rows of a table, or items of a list, that are drawn in a frame
 const NS = "http://www.w3.org/2000/svg";
 
 function fill(element, attributes, children) {
@@ -44,6 +44,7 @@ function nameOfNode(node) {
 }
 
 function update(element, fresh) {
+  if (!element.firstChild) { element.append(...fresh.childNodes); return; }
   const old = new Map();
   for (const child of element.childNodes) { const name = nameOfNode(child); old.set(name, [...(old.get(name) || []), child]); }
   const pairs = [...fresh.childNodes].map((child) => [child, old.get(nameOfNode(child))?.shift()]);
@@ -75,15 +76,19 @@ function patch(node, fresh) {
 
 let isBehind = false; // whether a text was not updated because it was selected
 
+// Whether any text is selected. To ask the selection itself would lay out the page after every update of a text.
+let isSelecting = false;
+export const hasSelection = () => isSelecting;
+
 // Calls a function when texts that were not updated are no longer selected.
 export function listenToSelection(redraw) {
-  document.addEventListener("selectionchange", () => { if (isBehind && getSelection().isCollapsed) { isBehind = false; redraw(); } });
+  document.addEventListener("selectionchange", () => {
+    isSelecting = !getSelection().isCollapsed;
+    if (isBehind && !isSelecting) { isBehind = false; redraw(); }
+  });
 }
 
-function isSelected(node) {
-  const selection = getSelection();
-  return !!selection && !selection.isCollapsed && selection.containsNode(node, true);
-}
+const isSelected = (node) => isSelecting && getSelection().containsNode(node, true);
 
 // -- addresses of views ----------------------------------------------------------------------------------------------
 
@@ -117,10 +122,11 @@ export const serviceLink = (service) => link(toService(service), shortHost(servi
 
 // -- texts -----------------------------------------------------------------------------------------------------------
 
-export const compare = new Intl.Collator(undefined, { numeric: true }).compare;
-const numbers = new Intl.NumberFormat("en");
-export const count = (n, one, many = `${one}s`) => `${numbers.format(n)} ${n === 1 ? one : many}`;
-export const number = (n) => numbers.format(n);
+// Compares names, in which numbers count as such. The collator is made at the first use, because that takes a while.
+let collator = null;
+export const compare = (a, b) => (collator ||= new Intl.Collator(undefined, { numeric: true })).compare(a, b);
+export const number = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, ",");
+export const count = (n, one, many = `${one}s`) => `${number(n)} ${n === 1 ? one : many}`;
 export function bytes(n) {
   const power = n < 1000 ? 0 : n < 1e6 ? 1 : n < 1e9 ? 2 : 3, value = n / 1000 ** power;
   return `${power && value < 100 && value % 1 ? value.toFixed(1) : Math.round(value)} ${["B", "kB", "MB", "GB"][power]}`;
@@ -137,7 +143,7 @@ export function span(seconds) {
 // The time of day, with the date if it is not today.
 export function clock(time, seconds = false) {
   const date = new Date(time * 1000), now = new Date();
-  const text = date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: seconds ? "2-digit" : undefined, hour12: false });
+  const text = [date.getHours(), date.getMinutes(), ...(seconds ? [date.getSeconds()] : [])].map((part) => String(part).padStart(2, "0")).join(":");
   return date.toDateString() === now.toDateString() ? text : `${date.toLocaleDateString([], { month: "short", day: "numeric" })} ${text}`;
 }
 
@@ -168,20 +174,26 @@ export function fold(key, title, open, ...children) {
   return h("details", { "data-key": key, open }, h("summary", {}, title), ...children);
 }
 
-export function table(heads, rows) {
-  const head = h("tr", {}, heads.map((text) => h("th", { scope: "col" }, text)));
-  const body = h("tbody", {});
+// Fills an element with a child for each of the items: some in each frame, so that no frame takes long.
+function inFrames(body, items, make) {
   let target = null;
-  // Some rows in each frame, so that no frame takes long.
   const add = (start) => {
-    const fresh = rows.slice(start, start + ROWS).map((cells) => h("tr", {}, cells.map((cell, index) => h("td", { "data-head": heads[index] }, cell))));
-    fresh.forEach((row, index) => { const old = target.rows[start + index]; if (!old) target.append(row); else if (nameOfNode(old) === nameOfNode(row)) patch(old, row); else old.replaceWith(row); });
+    items.slice(start, start + ROWS).map(make).forEach((child, index) => { const old = target.children[start + index]; if (!old) target.append(child); else if (nameOfNode(old) === nameOfNode(child)) patch(old, child); else old.replaceWith(child); });
     const current = target;
-    if (start + ROWS < rows.length) requestAnimationFrame(() => { if (target === current && current.source === body) add(start + ROWS); });
-    else while (target.rows.length > rows.length) target.lastChild.remove();
+    if (start + ROWS < items.length) requestAnimationFrame(() => { if (target === current && current.source === body) add(start + ROWS); });
+    else while (target.children.length > items.length) target.lastChild.remove();
   };
   body.adopt = (element) => { target = element; element.source = body; add(0); };
   body.adopt(body);
+  return body;
+}
+
+// A list of items, each of which `make` returns as an li element.
+export const list = (items, make) => inFrames(h("ul", { class: "items" }), items, (item) => make(item));
+
+export function table(heads, rows) {
+  const head = h("tr", {}, heads.map((text) => h("th", { scope: "col" }, text)));
+  const body = inFrames(h("tbody"), rows, (cells) => h("tr", {}, cells.map((cell, index) => h("td", { "data-head": heads[index] }, cell))));
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": heads[0] }, h("table", {}, h("thead", {}, head), body));
 }
 

@@ -2,7 +2,7 @@
 import { compare, count, cutAt, h, mark, number, s, shortHost, span, to, toPlace, toService } from "./dom.js";
 import { layered, path, stacked } from "./layout.js";
 
-const MOST = 60, BATCH = 30; // boxes of services in a graph, and boxes that are drawn in a frame
+const MOST = 60, BATCH = 15; // boxes of services in a graph, and boxes or lines that are drawn in a frame
 const ROW = 8;
 const SIZES = [[210, 74], [180, 64], [155, 56], [135, 48], [118, 40], [104, 34]]; // widths of boxes, and gaps between them
 
@@ -49,14 +49,15 @@ export function model(mesh, opened, chosen) {
 
 export class Graph {
   constructor(container) {
-    this.lines = s("svg", { class: "lines", "aria-hidden": "true" });
     this.boxes = h("div", { class: "boxes" });
-    this.canvas = h("div", { class: "canvas" }, this.lines, this.boxes);
+    this.canvas = h("div", { class: "canvas" }, this.boxes);
     this.note = h("p", { class: "note" });
     this.container = container;
     this.container.replaceChildren(this.canvas, this.note);
     this.drawing = 0;
     this.signature = "";
+    this.elements = new Map();
+    this.edges = new Map();
   }
 
   // Draws a view, or marks what is chosen if nothing else has changed.
@@ -87,26 +88,42 @@ export class Graph {
       });
     }
     this.canvas.style.height = `${Math.ceil(bottom) + 4}px`;
-    this.lines.setAttribute("viewBox", `0 0 ${width} ${Math.ceil(bottom) + 4}`);
-    this.lines.setAttribute("width", width);
-    this.lines.setAttribute("height", Math.ceil(bottom) + 4);
     const title = inside.length && loose.length ? [h("p", { class: "loose", style: { top: `${height + 12}px` } }, view.inside ? "No route or policy names these as callers or targets" : "No route or policy connects these")] : [];
     const drawing = ++this.drawing, focused = document.activeElement?.closest?.(".boxes") === this.boxes ? document.activeElement.dataset.place : "";
-    const made = [...view.nodes].sort((a, b) => boxes.get(a.id).x - boxes.get(b.id).x || boxes.get(a.id).y - boxes.get(b.id).y);
-    const shapes = lines.map((line) => this.line(line, flows));
-    this.lines.replaceChildren(heads(), ...shapes);
-    this.elements = new Map();
-    // A few boxes in each frame, so that no frame takes long.
+    const places = [...view.nodes].sort((a, b) => boxes.get(a.id).x - boxes.get(b.id).x || boxes.get(a.id).y - boxes.get(b.id).y);
+    this.boxes.querySelector(".loose")?.remove();
+    this.boxes.prepend(...title);
+    keepOnly(this.elements, boxes);
+    keepOnly(this.edges, new Set(lines.map(nameOfLine)));
+    const drawBox = (node, index) => {
+      const at = boxes.get(node.id), rate = rates[node.id];
+      const element = renew(this.elements, node.id, [node, at, rate], () => this.box(node, at, rate)), next = this.boxes.children[index + title.length] || null;
+      if (next !== element) this.boxes.insertBefore(element, next);
+    };
+    const drawLine = (line) => {
+      const element = renew(this.edges, nameOfLine(line), [line, flows.get(nameOfLine(line))], () => this.line(line, flows));
+      if (!element.parentNode) this.lines.append(element);
+    };
+    const steps = [...places.map((node, index) => () => drawBox(node, index)), () => this.prepareLines(width, Math.ceil(bottom) + 4), ...lines.map((line) => () => drawLine(line))];
+    // A few boxes in each frame, and then a few lines, so that no frame takes long.
     const step = (start) => {
       if (drawing !== this.drawing) return;
-      const batch = made.slice(start, start + BATCH).map((node) => this.box(node, boxes.get(node.id), rates[node.id]));
-      if (start) this.boxes.append(...batch); else this.boxes.replaceChildren(...title, ...batch);
-      if (start + BATCH < made.length) requestAnimationFrame(() => step(start + BATCH));
-      else if (focused) this.elements.get(focused)?.focus({ preventScroll: true });
+      for (const act of steps.slice(start, start + BATCH)) act();
+      if (start + BATCH < steps.length) requestAnimationFrame(() => step(start + BATCH));
+      else if (focused && document.activeElement?.dataset.place !== focused) this.elements.get(focused)?.focus({ preventScroll: true });
       this.choose(this.chosen);
     };
     step(0);
     this.note.textContent = view.hidden ? `${number(view.hidden)} more services are in the list beside the graph.` : "";
+  }
+
+  // Makes the picture of the lines below the boxes, and sets its size.
+  prepareLines(width, height) {
+    if (!this.lines) {
+      this.lines = s("svg", { class: "lines", "aria-hidden": "true" }, heads());
+      this.canvas.prepend(this.lines);
+    }
+    for (const [name, value] of [["viewBox", `0 0 ${width} ${height}`], ["width", width], ["height", height]]) this.lines.setAttribute(name, value);
   }
 
   box(node, at, rate) {
@@ -124,7 +141,6 @@ export class Graph {
       h("span", { class: `shape ${level}`, "aria-hidden": "true" }), h("span", { class: "name" }, middle(node.title, Math.floor((at.w - 46) / 7)), h("small", {}, signs.filter(Boolean), rate?.p99 !== undefined && data.ready === data.total && node.kind === "service" ? null : about, rate?.p99 !== undefined && node.kind === "service" ? h("span", { class: "p99" }, latency(rate.p99)) : null)), flow,
       h("span", { class: "unseen" }, unseen),
     );
-    this.elements.set(node.id, made);
     return made;
   }
 
@@ -143,7 +159,7 @@ export class Graph {
   // Marks the chosen place or line.
   choose(chosen) {
     this.chosen = chosen;
-    for (const [place, element] of this.elements || []) {
+    for (const [place, element] of this.elements) {
       element.classList.toggle("chosen", place === chosen);
       if (place === chosen) element.setAttribute("aria-current", "true"); else element.removeAttribute("aria-current");
     }
@@ -152,19 +168,37 @@ export class Graph {
 
   // Brings the chosen place to the middle of the picture, if the picture scrolls by itself.
   center() {
-    const element = this.elements?.get(this.chosen), picture = this.container.closest(".picture");
+    const element = this.elements.get(this.chosen), picture = this.container.closest(".picture");
     if (element && picture.scrollHeight > picture.clientHeight) picture.scrollTop = element.offsetTop + this.container.offsetTop - picture.clientHeight / 2;
   }
 
   // Highlights the lines of a place, or those of the chosen one.
   light(place) {
     const [from, target] = cutAt(this.chosen || "", "\n"), active = place || (target ? "" : from);
-    for (const element of this.lines.querySelectorAll(".edge")) {
+    for (const element of this.edges.values()) {
       const on = target && !place ? element.ends[0] === from && element.ends[1] === target : element.ends.includes(active);
       element.classList.toggle("on", on);
-      element.classList.toggle("faint", !on && Boolean(active || target) && (Boolean(place) || this.elements?.has(from) || Boolean(target)));
+      element.classList.toggle("faint", !on && Boolean(active || target) && (Boolean(place) || this.elements.has(from) || Boolean(target)));
     }
   }
+}
+
+const nameOfLine = ({ edge }) => `${edge.from}\n${edge.to}`;
+
+// Removes the elements whose names are not among those.
+function keepOnly(elements, names) {
+  for (const [name, element] of elements) if (!names.has(name)) { element.remove(); elements.delete(name); }
+}
+
+// Returns the element of a name if it shows the same values, or one that replaces it.
+function renew(elements, name, values, make) {
+  const signature = JSON.stringify(values), old = elements.get(name);
+  if (old?.signature === signature) return old;
+  const made = make();
+  made.signature = signature;
+  old?.replaceWith(made);
+  elements.set(name, made);
+  return made;
 }
 
 // Chooses layers where there is room for them, and one column otherwise.

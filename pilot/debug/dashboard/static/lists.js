@@ -1,5 +1,5 @@
 // Lists: problems, proxies, changes and certificates.
-import { ago, bytes, clock, command, count, duration, fold, h, link, mark, nameOf, number, objectLink, section, serviceLink, span, table, to, toObject, toProxy, zone } from "./dom.js";
+import { ago, bytes, clock, command, count, duration, fold, h, link, list, mark, nameOf, number, objectLink, section, serviceLink, span, table, to, toObject, toProxy, zone } from "./dom.js";
 import { changeName, errorOf, isUsed, listed, proxyName, typesOf } from "./answer.js";
 
 const MOST = 100, RECENT = 8, NAMED = 3, MANY = 100, DAY = 86400;
@@ -33,7 +33,7 @@ export function drawProblems(state, query) {
     h("h2", {}, "Problems"), filterLinks("Severity", "severity", options, query, to("problems")),
     namespace ? h("p", {}, `In namespace ${namespace}. `, link(to("problems"), "Show all")) : null,
     code === "-refused" ? h("p", {}, "Without those that proxies report. ", link(to("problems"), "Show all")) : null,
-    matching.length ? h("ul", { class: "items" }, matching.slice(0, MOST).map(problemItem)) : h("p", { class: "none" }, items.length ? "No problem of this sort." : "There are no problems."),
+    matching.length ? list(matching.slice(0, MOST), problemItem) : h("p", { class: "none" }, items.length ? "No problem of this sort." : "There are no problems."),
     matching.length > MOST ? h("p", {}, `${number(matching.length - MOST)} more: choose a severity, or see `, link("/debug/problemz?pretty", "all as JSON"), ".") : null,
     h("p", { class: "soft" }, "CLI:"), command(`pilotctl problems${namespace ? ` -n ${namespace}` : ""}`),
   ];
@@ -127,7 +127,7 @@ export function drawChanges(state, query) {
   const name = query.get("about") || "", matching = name ? state.changes.filter((change) => change.objects.some((one) => nameOf(one) === name)) : state.changes;
   return [
     h("h2", {}, "What changed"), name ? h("p", {}, `Changes of ${name}. `, link(to("changes"), "Show all")) : h("p", { class: "soft" }, `The last changes of the configuration, newest first, and how many proxies have them. All times are those of this browser (${zone()}).`),
-    matching.length ? h("ul", { class: "items" }, matching.slice(0, MOST).map((change) => changeItem(change, state))) : h("p", { class: "none" }, "Nothing has changed since the control plane started."),
+    matching.length ? list(matching.slice(0, MOST), (change) => changeItem(change, state)) : h("p", { class: "none" }, "Nothing has changed since the control plane started."),
   ];
 }
 

@@ -1,7 +1,7 @@
 // The page: its state, what the URL shows of it, and the events that change it.
 import { drawAnswer, drawTiles } from "./answer.js";
 import { charts, pointOf } from "./charts.js";
-import { ago, ask, clock, command, h, link, listenToSelection, parse, setClock, show, span, to } from "./dom.js";
+import { ago, ask, clock, command, h, hasSelection, link, listenToSelection, parse, setClock, show, span, to } from "./dom.js";
 import { Graph, legend } from "./graph.js";
 import { drawCertificates, drawChanges, drawProblems, drawProxies, overview, recentChanges } from "./lists.js";
 import { drawObject } from "./object.js";
@@ -72,7 +72,7 @@ function frame() {
     graph = new Graph(canvas);
     watch.disconnect();
     watch.observe(canvas);
-    width = 0;
+    width = canvas.clientWidth;
   } else {
     graph = null;
     element.className = "card";
@@ -188,13 +188,14 @@ function stall() {
   return h("p", { class: "soft" }, one ? `The event loop was blocked for at most ${one.seconds.toFixed(2)} s in the last hour, at ${clock(one.time, true)} by ${one.work}${one.subject ? ` (${one.subject})` : ""}.` : "The event loop was not blocked in the last hour.");
 }
 
+let recents = {}; // the state whose recent changes are shown
 function drawHead() {
   if (!state.fleet) return;
   const isOverview = !view.kind, recent = by("recent");
   drawAnswer(by("answer"), state, now(), !isOverview);
   drawTiles(by("tiles"), state, !isOverview);
   recent.hidden = !isOverview || isEmpty();
-  if (!recent.hidden) show(recent, recentChanges(state));
+  if (!recent.hidden && !(recents.changes === state.changes && recents.problems === state.problems)) { recents = { ...state }; show(recent, recentChanges(state)); }
 }
 
 // -- data ------------------------------------------------------------------------------------------------------------
@@ -250,14 +251,14 @@ function listen() {
     banner();
     await firstMesh;
     draw(true);
-    fetchTraffic();
+    if (update.traffic) fetchTraffic();
   });
   events.addEventListener("change", (event) => {
     const update = JSON.parse(event.data);
     hasNews = take(update) || hasNews;
     requestAnimationFrame(() => {
-      drawHead();
-      if (update.graph !== undefined || update.problems || update.fleet || update.revision !== undefined) fetchMesh();
+      if (hasNews) drawHead();
+      if (update.graph !== undefined || update.problems || update.fleet || update.revision !== undefined) { hasNews = false; fetchMesh(); }
       else if (hasNews && Date.now() > detailDue) { hasNews = false; draw(); }
     });
     banner();
@@ -286,13 +287,13 @@ function useTheme() {
   });
 }
 
+view = read();
+const firstMesh = fetchMesh(true).then(() => draw(true));
+listen();
 useTheme();
 listenToSearch(by("query"), by("results"), by("found"));
-view = read();
 addEventListener("hashchange", navigate);
 listenToSelection(() => { cache = { key: "", text: "" }; drawHead(); draw(); });
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); shouldFocus = true; focusContent(); });
 document.addEventListener("keydown", (event) => { if (event.key === "Escape" && view.kind && !event.target.closest?.("#search")) location.hash = above(); });
-const firstMesh = fetchMesh(true).then(() => draw(true));
-setInterval(() => { banner(); for (const one of document.querySelectorAll(".age")) if (one.textContent !== ago(one.dataset.time) && getSelection().isCollapsed) one.textContent = ago(one.dataset.time); if (state.fleet?.unhealthy.length) drawAnswer(by("answer"), state, now(), Boolean(view.kind)); }, 1000);
-listen();
+setInterval(() => { banner(); for (const one of hasSelection() ? [] : document.querySelectorAll(".age")) if (one.textContent !== ago(one.dataset.time)) one.textContent = ago(one.dataset.time); if (state.fleet?.unhealthy.length) drawAnswer(by("answer"), state, now(), Boolean(view.kind)); }, 1000);

@@ -9,6 +9,8 @@ import pytest
 
 from pilot.mesh.model.proxy import NodeType, Proxy
 from pilot.xds.push.connection import Connection
+from pilot.xds.session.session import Response
+from pilot.xds.session.snapshot import TypeState
 from testing.clients.ads import Client, serving
 from testing.clients.fleet import CDS
 from testing.clients.scripted_stream import delta
@@ -55,14 +57,17 @@ def test_unauthenticated_peer_is_its_address() -> None:
     assert connection.peer == "[fd00::1]"
 
 
+RESPONSE = Response("x", TypeState("x", ()), ())
+
+
 def test_acked_revision_follows_the_acknowledged_response() -> None:
     connection = make_connection()
     connection.mark_acked("x")
     assert connection.acked_revision("x") == -1
-    connection.mark_sent("x", 5, "n")
+    connection.mark_sent(RESPONSE, 5, "n")
     assert (connection.acked_revision("x"), connection.activity) == (-1, 1)
     connection.mark_acked("x")
-    connection.mark_sent("x", 7, "m")
+    connection.mark_sent(RESPONSE, 7, "m")
     assert (connection.acked_revision("x"), connection.acked_revision("y")) == (5, -1)
     connection.mark_acked("x")
     assert connection.acked_revision("x") == 7

@@ -105,11 +105,11 @@ class Connection:
         self.activity += 1
         self.active_at = time.monotonic()
 
-    def mark_sent(self, type_url: str, revision: int, nonce: str) -> None:
-        """Record that a response of a type is being sent. `revision` is the database revision that the response
-        reflects."""
+    def mark_sent(self, response: Response, revision: int, nonce: str) -> None:
+        """Record that a response is being sent. `revision` is the database revision that it reflects."""
         self.mark_active()
-        self.deliveries.on_sent(type_url, nonce)
+        type_url = response.type_url
+        self.deliveries.on_sent(type_url, nonce, response.names, self.session.is_whole(response))
         self._revisions[type_url] = revision, self.acked_revision(type_url)
 
     def mark_acked(self, type_url: str) -> None:

@@ -2,16 +2,20 @@
 
 A change is delivered when the proxy has acknowledged every response that the change caused. A response that follows
 them does not delay this. If the recomputed resources are equal, there is nothing to deliver.
+
+A refusal of a type ends when the proxy has acknowledged later responses with all resources that it rejected.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
 from pilot.lib.text import cut
 from pilot.lib.xds_types import LISTENER, ROUTE, find_type, short_name
 
+_TOO_MANY = "too many changes were refused"
 State = Literal["acknowledged", "nacked", "unchanged"]
 MAX_EVENTS = 1000
 """Maximum number of events that wait, and of refused events. Older ones are not told apart from each other."""
@@ -33,22 +37,31 @@ class Answered(NamedTuple):
     state: State
 
 
+class _Sent(NamedTuple):
+    """A response: its nonce, its number, the names of its resources, and whether the proxy drops all others."""
+
+    nonce: str
+    number: int
+    names: Callable[[], Iterable[str]]
+    is_whole: bool
+
+
 class _Batch:
     """Events that are processed together.
 
     needs: The first and the last response of each type that they caused, as numbers of the stream's responses.
-    refusal: The reason of the first refusal, or "".
+    refusals: The reasons of refusals, by type.
     is_open: Whether more responses belong to the batch.
     has_sent: Whether they caused a response.
     is_partial: Whether the batch includes older events that are not in `events`.
     """
 
-    __slots__ = ("events", "has_sent", "is_open", "is_partial", "needs", "refusal")
+    __slots__ = ("events", "has_sent", "is_open", "is_partial", "needs", "refusals")
 
     def __init__(self) -> None:
         self.events: deque[int] = deque(maxlen=MAX_EVENTS)
         self.needs: dict[str, tuple[int, int]] = {}
-        self.refusal = ""
+        self.refusals: dict[str, str] = {}
         self.is_open, self.has_sent, self.is_partial = True, False, False
 
     def add(self, event: int) -> None:
@@ -62,7 +75,7 @@ class _Batch:
 class Deliveries:
     """The changes that affect a stream and to which its proxy has not completely responded.
 
-    refusals: The reason for each event that the proxy has refused.
+    refusals: The reasons for each event that the proxy has refused, by type.
     start_refusal: The reason for which the proxy has refused a part of its first configuration, or "".
     """
 
@@ -74,6 +87,7 @@ class Deliveries:
         "_has_started",
         "_next",
         "_number",
+        "_rejected",
         "_sent",
         "refusals",
         "start_refusal",
@@ -83,10 +97,11 @@ class Deliveries:
         self._next: _Batch | None = None
         self._batches: list[_Batch] = []
         self._current: _Batch | None = None
-        self._sent: dict[str, deque[tuple[str, int]]] = {}
+        self._sent: dict[str, deque[_Sent]] = {}
+        self._rejected: dict[str, set[str]] = {}
         self._number = self._forgotten = 0
         self._has_started = self._has_listeners = False
-        self.refusals: dict[int, str] = {}
+        self.refusals: dict[int, dict[str, str]] = {}
         self.start_refusal = ""
 
     # -- progress ------------------------------------------------------------------------------------------------------
@@ -112,8 +127,11 @@ class Deliveries:
             for batch in self._batches:
                 batch.is_open = False
 
-    def on_sent(self, type_url: str, nonce: str) -> None:
-        """Record that a response is being written."""
+    def on_sent(self, type_url: str, nonce: str, names: Callable[[], Iterable[str]], is_whole: bool = False) -> None:
+        """Record that a response is being written. `names` returns the names of its resources.
+
+        `is_whole` says whether the proxy drops all other resources of the type.
+        """
         causes = [batch for batch in self._batches if batch.is_open]
         if self._next is not None:
             causes.append(self._next)
@@ -125,7 +143,7 @@ class Deliveries:
         sent = self._sent.get(type_url)
         if sent is None:
             sent = self._sent[type_url] = deque(maxlen=MAX_RESPONSES)
-        sent.append((nonce, self._number))
+        sent.append(_Sent(nonce, self._number, names, is_whole))
         for batch in causes:
             batch.needs[type_url] = batch.needs.get(type_url, (self._number,))[0], self._number
 
@@ -134,15 +152,18 @@ class Deliveries:
 
         An acknowledgement includes the earlier responses of the type that were not rejected.
         """
-        number = self._take_sent(type_url, nonce)
-        if not number:
+        response = self._take_sent(type_url, nonce)
+        if response is None:
             return
+        number = response.number
         reason = f"{short_name(type_url)}: {cut(error, MAX_REASON)}" if error is not None else ""
+        self._track_rejected(type_url, response, bool(reason))
         for batch in (*self._batches, *((self._next,) if self._next is not None else ())):
             need = batch.needs.get(type_url)
             if need is None or need[0] > number:
                 continue
-            batch.refusal = batch.refusal or reason
+            if reason:
+                batch.refusals.setdefault(type_url, reason)
             if need[1] <= number:
                 del batch.needs[type_url]
         if not self._has_started:
@@ -150,22 +171,39 @@ class Deliveries:
             self._has_listeners = self._has_listeners or type_url == LISTENER
             self._has_started = type_url == ROUTE and self._has_listeners and not any(self._sent.values())
 
-    def _take_sent(self, type_url: str, nonce: str) -> int:
-        """Return the number of a response, and remove it and the earlier ones of its type.
-
-        Return 0 if it is unknown.
-        """
+    def _take_sent(self, type_url: str, nonce: str) -> _Sent | None:
+        """Return a response, and remove it and the earlier ones of its type. Return None if it is unknown."""
         sent = self._sent.get(type_url)
         if not sent or not nonce:
-            return 0
-        number = next((number for one, number in reversed(sent) if one == nonce), 0)
-        while sent and sent[0][1] <= number:
+            return None
+        response = next((one for one in reversed(sent) if one.nonce == nonce), None)
+        while response is not None and sent and sent[0].number <= response.number:
             sent.popleft()
-        return number
+        return response
+
+    def _track_rejected(self, type_url: str, response: _Sent, is_rejected: bool) -> None:
+        """Record the resources that the proxy has rejected and not acknowledged since."""
+        if is_rejected:
+            self._rejected.setdefault(type_url, set()).update(response.names())
+        elif type_url in self._rejected:
+            self._rejected[type_url].difference_update(response.names())
+            if response.is_whole or not self._rejected[type_url]:
+                self._end_refusals(type_url)
+
+    def _end_refusals(self, type_url: str) -> None:
+        """Forget the refusals of a type."""
+        self._rejected.pop(type_url, None)
+        for refusals in (*(batch.refusals for batch in self._batches), *self.refusals.values()):
+            refusals.pop(type_url, None)
+        self.refusals = {event: refusals for event, refusals in self.refusals.items() if refusals}
+        if not self._rejected:
+            self._forgotten = 0
 
     def drop_type(self, type_url: str) -> None:
         """Expect no more responses of a type, to which the proxy no longer subscribes."""
         self._sent.pop(type_url, None)
+        if type_url in self._rejected:
+            self._end_refusals(type_url)
         for batch in self._batches:
             batch.needs.pop(type_url, None)
 
@@ -176,15 +214,15 @@ class Deliveries:
         answered = []
         for batch in [batch for batch in self._batches if not (batch.is_open or batch.needs)]:
             self._batches.remove(batch)
-            if batch.refusal:
+            if batch.refusals:
                 self._refuse(batch)
-            state: State = "nacked" if batch.refusal else "acknowledged" if batch.has_sent else "unchanged"
+            state: State = "nacked" if batch.refusals else "acknowledged" if batch.has_sent else "unchanged"
             answered.append(Answered(tuple(batch.events), state))
         return answered
 
     def _refuse(self, batch: _Batch) -> None:
         for event in batch.events:
-            self.refusals[event] = batch.refusal
+            self.refusals[event] = dict(batch.refusals)
         while len(self.refusals) > MAX_EVENTS:
             self._forgotten = next(iter(self.refusals))
             del self.refusals[self._forgotten]
@@ -228,7 +266,10 @@ class Deliveries:
 
         Of the oldest refused events, only the last is known. Earlier events may have been refused too.
         """
-        return self.refusals.get(event, "too many changes were refused" if 0 < event <= self._forgotten else "")
+        reasons = self.refusals.get(event)
+        if reasons is not None:
+            return next(iter(reasons.values()))
+        return _TOO_MANY if 0 < event <= self._forgotten else ""
 
     def check_start(self, idle_seconds: float) -> bool:
         """Return whether the proxy has responded to its first configuration.

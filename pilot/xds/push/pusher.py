@@ -235,7 +235,7 @@ class Pusher:
         cached = self._messages.find(session, response, version) if is_shared else None
         nonce = version + random_uuid() if cached is None else cached.nonce
         session.mark_sent(response, nonce, time.time())
-        connection.mark_sent(response.type_url, self._discovery.db.revision, nonce)
+        connection.mark_sent(response, self._discovery.db.revision, nonce)
         if cached is not None:
             return cached.data
         data = await join(session.slices(response, version, nonce))

@@ -37,6 +37,10 @@ class Payload:
     def __len__(self) -> int:
         return len(self.resources)
 
+    @property
+    def names(self) -> Iterator[str]:
+        return (resource.name for resource in self.resources)
+
     def pieces(self) -> tuple[Payload, ...]:
         """Return the resources as payloads of limited size."""
         if len(self.resources) <= RESOURCES_PER_PIECE:
@@ -65,19 +69,19 @@ class Placeholders:
     """Empty resources for requested names that do not exist. They are created during encoding, so `size` is an
     estimate."""
 
-    __slots__ = ("_names", "_type", "size")
+    __slots__ = ("_type", "names", "size")
 
     def __init__(self, xds_type: XdsType, names: Sequence[str]) -> None:
-        self._type, self._names = xds_type, names
+        self._type, self.names = xds_type, names
         self.size = sum(map(len, names)) + (len(xds_type.url) + 10) * len(names)
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self.names)
 
     def pieces(self) -> Iterator[Payload]:
         """Yield the placeholders as payloads of limited size."""
-        for start in range(0, len(self._names), PLACEHOLDERS_PER_PIECE):
-            names = sorted(self._names[start : start + PLACEHOLDERS_PER_PIECE])
+        for start in range(0, len(self.names), PLACEHOLDERS_PER_PIECE):
+            names = sorted(self.names[start : start + PLACEHOLDERS_PER_PIECE])
             yield Payload(placeholder(self._type, name) for name in names)
 
 

@@ -53,6 +53,12 @@ class Response(NamedTuple):
         """Return the number of resources."""
         return sum(len(payload) for payload in self.payloads)
 
+    def names(self) -> Iterator[str]:
+        """Yield the names of the resources, and the removed names."""
+        yield from self.removed
+        for payload in self.payloads:
+            yield from payload.names
+
 
 class Session(abc.ABC):
     """The subscriptions of one stream, in the order in which their types are sent."""
@@ -67,6 +73,10 @@ class Session(abc.ABC):
 
         Afterwards, `next_response` may return a response that it did not return before.
         """
+
+    def is_whole(self, response: Response) -> bool:
+        """Return whether a proxy drops all resources of a type that are not in a response."""
+        return False
 
     @abc.abstractmethod
     def _parts(self, payload: Payload) -> Parts:

@@ -39,6 +39,10 @@ class SotwSession(Session):
         self._update_names(subscription, names)
         return Acknowledgement(acknowledged=True)
 
+    def is_whole(self, response: Response) -> bool:
+        subscription = self.subscriptions.get(response.type_url)
+        return subscription is not None and subscription.wildcard
+
     def _update_names(self, subscription: Subscription, names: frozenset[str]) -> None:
         """Replace the requested names with the names in an acknowledgement, and mark the new names as owed."""
         previous = subscription.requested.all - subscription.dropped

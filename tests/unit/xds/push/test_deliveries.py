@@ -6,10 +6,15 @@ from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, ROUTE
 from pilot.xds.push.deliveries import MAX_EVENTS, NO_LISTENERS_SECONDS, NO_ROUTES_SECONDS, Answered, Deliveries
 
 
-def process(deliveries: Deliveries, *responses: tuple[str, str], is_complete: bool = True) -> None:
+def send(deliveries: Deliveries, type_url: str, nonce: str, *names: str, is_whole: bool = False) -> None:
+    """Send a response with some resources, or with one that has the name of the nonce."""
+    deliveries.on_sent(type_url, nonce, lambda: names or (nonce,), is_whole)
+
+
+def process(deliveries: Deliveries, *responses: tuple[str, ...], is_complete: bool = True) -> None:
     deliveries.begin()
-    for type_url, nonce in responses:
-        deliveries.on_sent(type_url, nonce)
+    for type_url, nonce, *names in responses:
+        send(deliveries, type_url, nonce, *names)
     deliveries.end(is_complete)
 
 
@@ -58,9 +63,9 @@ def test_equal_configuration_is_delivered_at_once() -> None:
 def test_change_during_processing_includes_the_responses_after_it() -> None:
     deliveries = Deliveries()
     deliveries.begin()
-    deliveries.on_sent(CLUSTER, "before")
+    send(deliveries, CLUSTER, "before")
     deliveries.add(1)
-    deliveries.on_sent(ROUTE, "a")
+    send(deliveries, ROUTE, "a")
     deliveries.end(is_complete=True)
     process(deliveries)
     assert deliveries.take_answered() == [], "the routes may include the change"
@@ -76,7 +81,7 @@ def test_endpoints_that_are_held_back_belong_to_the_change() -> None:
     assert (deliveries.take_answered(), deliveries.waits_for(1)) == ([], True)
     deliveries.begin()
     assert deliveries.event == 1
-    deliveries.on_sent(ENDPOINT, "b")
+    send(deliveries, ENDPOINT, "b")
     deliveries.end(is_complete=True)
     deliveries.on_response(ENDPOINT, "b")
     assert deliveries.take_answered() == [Answered((1,), "acknowledged")]
@@ -95,6 +100,44 @@ def test_refusal_remains_although_later_responses_are_acknowledged() -> None:
     deliveries.on_response(ROUTE, "c")
     assert deliveries.take_answered() == [Answered((2,), "acknowledged")]
     assert (deliveries.refusal(1), deliveries.refusal(2)) == ("rds: no such thing", "")
+
+
+def test_refusal_ends_when_all_rejected_resources_have_been_acknowledged() -> None:
+    deliveries = Deliveries()
+    deliveries.add(1)
+    process(deliveries, (ROUTE, "a", "80", "81"), (CLUSTER, "b"))
+    deliveries.on_response(ROUTE, "a", "no such thing")
+    deliveries.on_response(CLUSTER, "b")
+    assert deliveries.take_answered() == [Answered((1,), "nacked")]
+    for number, (name, expected) in enumerate((("80", "rds: no such thing"), ("81", "")), 2):
+        deliveries.add(number)
+        process(deliveries, (ROUTE, f"c{number}", name))
+        deliveries.on_response(ROUTE, f"c{number}")
+        deliveries.take_answered()
+        assert deliveries.refusal(1) == expected
+
+
+def test_refusal_ends_with_the_acknowledgement_of_everything() -> None:
+    deliveries = Deliveries()
+    deliveries.add(1)
+    process(deliveries, (CLUSTER, "a", "deleted later"))
+    deliveries.on_response(CLUSTER, "a", "bad")
+    deliveries.take_answered()
+    send(deliveries, CLUSTER, "b", "other", is_whole=True)
+    deliveries.on_response(CLUSTER, "b")
+    assert deliveries.refusal(1) == ""
+
+
+def test_refusal_of_another_type_remains() -> None:
+    deliveries = Deliveries()
+    deliveries.add(1)
+    process(deliveries, (CLUSTER, "a", "c"), (ROUTE, "b", "80"))
+    deliveries.on_response(CLUSTER, "a", "bad")
+    deliveries.on_response(ROUTE, "b", "bad")
+    deliveries.take_answered()
+    send(deliveries, CLUSTER, "d", "c")
+    deliveries.on_response(CLUSTER, "d")
+    assert deliveries.refusal(1) == "rds: bad"
 
 
 def test_many_waiting_changes_use_bounded_memory_and_stay_unanswered() -> None:

@@ -1,6 +1,6 @@
 """The address and credentials of an API server.
 
-The `kubernetes` package reads kubeconfig files, and supports exec plugins and OIDC tokens.
+The `kubernetes` package supports exec plugins and OIDC tokens, and reports what is invalid in a kubeconfig.
 """
 
 from __future__ import annotations
@@ -9,52 +9,17 @@ import binascii
 import contextlib
 import logging
 import os
-import ssl
 import sys
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
+from pilot.kube.access import Access, TlsFiles
 from pilot.kube.api_errors import ConfigurationError
+from pilot.kube.plain_credentials import read_access
 
-
-class Access(NamedTuple):
-    """Parameters of connections to an API server.
-
-    `authorization` is the value of the Authorization header, or "" to send none. If `tls` is None, connections use
-    plaintext.
-    """
-
-    server: str
-    authorization: str = ""
-    tls: TlsFiles | None = None
-    proxy: str = ""
-
-
-class TlsFiles(NamedTuple):
-    """Files and options of TLS connections to an API server.
-
-    `roots` defaults to the system's trust store. `server_name` is the name to verify if it differs from the address's
-    host.
-    """
-
-    roots: str | None = None
-    certificate: str | None = None
-    key: str | None = None
-    server_name: str | None = None
-    verify: bool = True
-
-    def context(self) -> ssl.SSLContext:
-        """Return the TLS context. Raise ConfigurationError if a file is unusable."""
-        try:
-            context = ssl.create_default_context(cafile=self.roots)
-            if self.certificate:
-                context.load_cert_chain(self.certificate, self.key)
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigurationError(f"cannot use the certificates in the kubeconfig: {error}") from error
-        if not self.verify:
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        return context
+SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+"""Folder in which Kubernetes puts the token of a Pod and the root certificates of the API server."""
 
 
 class Credentials(Protocol):
@@ -72,14 +37,18 @@ class InCluster:
 
     async def load(self) -> Access:
         """Return the access parameters. Raise ConfigurationError if the process does not run in a Pod."""
-        from kubernetes.aio import config
-
-        configuration = _new_configuration()
+        host, port = (os.environ.get(f"KUBERNETES_SERVICE_{name}", "") for name in ("HOST", "PORT"))
         try:
-            config.load_incluster_config(configuration)
-        except (config.ConfigException, OSError) as error:
+            if not (host and port):
+                raise OSError("KUBERNETES_SERVICE_HOST or KUBERNETES_SERVICE_PORT is not set")
+            with open(f"{SERVICE_ACCOUNT}/token", encoding="utf-8") as file:
+                token = file.read().strip()
+            if not token or not os.path.getsize(f"{SERVICE_ACCOUNT}/ca.crt"):
+                raise OSError(f"a file in {SERVICE_ACCOUNT} is empty")
+        except (OSError, UnicodeDecodeError) as error:
             raise ConfigurationError(f"cannot use the service account of this Pod: {error}") from error
-        return _access(configuration)
+        server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+        return Access(server, f"Bearer {token}", TlsFiles(f"{SERVICE_ACCOUNT}/ca.crt"))
 
 
 class KubeconfigFile:
@@ -92,20 +61,29 @@ class KubeconfigFile:
 
     async def load(self) -> Access:
         """Return the access parameters. Raise ConfigurationError if the file does not provide any."""
-        from kubernetes.aio import config
-
-        configuration = _new_configuration()
         path = os.path.expanduser(self._path)
-        if not any(map(os.path.isfile, path.split(os.pathsep))):
+        files = [file for file in path.split(os.pathsep) if os.path.isfile(file)]
+        if not files:
             reason = "a folder, not a file" if os.path.isdir(path) else "no such file"
             raise ConfigurationError(f"kubeconfig {self._path}: {reason}; set --kubeconfig or KUBECONFIG to a file")
-        contexts = [name for file in path.split(os.pathsep) if os.path.isfile(file) for name in _context_names(file)]
-        if not self._context and len(contexts) > 0 and not any(map(_current_context, path.split(os.pathsep))):
+        contents = [_parse(file) for file in files]
+        contexts = [context["name"] for content in contents for context in content.get("contexts") or ()]
+        if not self._context and len(contexts) > 0 and not any(c.get("current-context") for c in contents):
             names = ", ".join(contexts)
             raise ConfigurationError(f"kubeconfig {self._path}: no current-context; use --context with one of: {names}")
         if self._context and self._context not in contexts:
             names = ", ".join(contexts) or "none"
             raise ConfigurationError(f"kubeconfig {self._path}: no context {self._context!r}; contexts are: {names}")
+        if len(files) == 1:
+            access = read_access(contents[0], self._context, os.path.dirname(os.path.abspath(files[0])))
+            if access is not None:
+                return access
+        return await self._load_with_package(path)
+
+    async def _load_with_package(self, path: str) -> Access:
+        from kubernetes.aio import config
+
+        configuration = _new_configuration()
         try:
             with _plugin_errors():
                 await config.load_kube_config(
@@ -126,6 +104,9 @@ class Kubeconfig:
 
     async def load(self) -> Access:
         """Return the access parameters. Raise ConfigurationError if the data does not provide any."""
+        access = read_access(self._plain)
+        if access is not None:
+            return access
         from kubernetes.aio import config
 
         configuration = _new_configuration()
@@ -170,8 +151,8 @@ def _plugin_errors() -> Iterator[None]:
         raise ConfigurationError(f"exec plugin: {errors[0]}")
 
 
-def _context_names(file: str) -> list[str]:
-    """Return the contexts in a kubeconfig file. Raise ConfigurationError if it is not a kubeconfig."""
+def _parse(file: str) -> dict[str, Any]:
+    """Return the content of a kubeconfig file. Raise ConfigurationError if it is not a kubeconfig."""
     import yaml
 
     try:
@@ -195,17 +176,7 @@ def _context_names(file: str) -> list[str]:
         isinstance(c, dict) and isinstance(c.get("name"), str) for c in contexts
     ):
         raise ConfigurationError(f"kubeconfig {file}: not a kubeconfig: expected a mapping with a list of contexts")
-    return [context["name"] for context in contexts]
-
-
-def _current_context(file: str) -> str:
-    """Return the current context in a valid kubeconfig file, or "" if there is none."""
-    import yaml
-
-    if not os.path.isfile(file):
-        return ""
-    with open(file, encoding="utf-8") as text:
-        return str((yaml.safe_load(text) or {}).get("current-context") or "")
+    return dict(plain)
 
 
 def _reason(error: Exception) -> str:

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import aiohttp
 
-from pilot.kube.api_access import Access, Credentials, TlsFiles
+from pilot.kube.access import Access, TlsFiles
+from pilot.kube.api_access import Credentials
 from pilot.kube.api_errors import KubeError, ResponseTooLarge, Unreachable, error_from_response
 from pilot.lib.build_info import build_info
 

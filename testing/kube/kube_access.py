@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from pilot.kube.api_access import Access
+from pilot.kube.access import Access
 from pilot.kube.api_client import ApiClient, RequestTimeouts
 from pilot.kube.informer import WatchOptions
 from pilot.lib.backoff import Backoff

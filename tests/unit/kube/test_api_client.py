@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import json
 import pathlib
 import random
 import socket
@@ -14,8 +16,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from pilot.kube import api_access
 from pilot.kube import api_client as client_module
-from pilot.kube.api_access import Access, Kubeconfig, KubeconfigFile, TlsFiles
+from pilot.kube.access import Access, TlsFiles
+from pilot.kube.api_access import InCluster, Kubeconfig, KubeconfigFile
 from pilot.kube.api_client import ApiClient, RequestTimeouts, Throttle, _network_errors
 from pilot.kube.api_errors import (
     ApiError,
@@ -27,6 +31,7 @@ from pilot.kube.api_errors import (
     error_from_response,
 )
 from pilot.kube.list_watch import is_newer
+from pilot.kube.plain_credentials import read_access
 from pilot.lib.backoff import Backoff, RetryDelays
 
 Plain = dict[str, Any]
@@ -178,6 +183,51 @@ def config(cluster: Plain, user: Plain) -> Plain:
 )
 async def test_kubeconfig_access(cluster: Plain, user: Plain, access: Access) -> None:
     assert await Kubeconfig(config(cluster, user)).load() == access
+
+
+CERTIFICATES = {"client-certificate": "web.pem", "client-key-data": base64.b64encode(b"key").decode()}
+
+
+async def test_files_of_a_kubeconfig_are_relative_to_it_and_data_are_in_files(tmp_path: pathlib.Path) -> None:
+    for name in ("root.pem", "web.pem", "token"):
+        (tmp_path / name).write_text(f"{name}\n")
+    cluster = {"server": "https://a", "certificate-authority": "root.pem"}
+    (tmp_path / "config").write_text(json.dumps(config(cluster, {**CERTIFICATES, "tokenFile": "token"})))
+    access = await KubeconfigFile(f"{tmp_path}/config").load()
+    assert access.tls is not None
+    assert (access.authorization, access.tls.roots) == ("Bearer token", f"{tmp_path}/root.pem")
+    assert access.tls.certificate == f"{tmp_path}/web.pem"
+    assert access.tls.key is not None
+    assert pathlib.Path(access.tls.key).read_bytes() == b"key"
+
+
+CREDENTIALS = [
+    ({"token": "t"}, False),
+    (CERTIFICATES | {"client-certificate": __file__}, False),
+    ({"username": "me", "password": "p"}, True),
+    ({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "true"}}, True),
+    ({"client-certificate": "/none"}, True),
+    ({"token": "t", "as": "other"}, True),
+]
+
+
+@pytest.mark.parametrize(("user", "is_needed"), CREDENTIALS)
+def test_only_other_credentials_than_certificates_and_tokens_need_the_package(user: Plain, is_needed: bool) -> None:
+    assert (read_access(config({"server": "https://a"}, user)) is None) == is_needed
+
+
+async def test_a_pod_uses_its_service_account(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api_access, "SERVICE_ACCOUNT", str(tmp_path))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    with pytest.raises(ConfigurationError, match=r"^cannot use the service account of this Pod: .*No such file"):
+        await InCluster().load()
+    (tmp_path / "token").write_text("t\n")
+    (tmp_path / "ca.crt").write_text("root")
+    assert await InCluster().load() == Access("https://[fd00::1]:443", "Bearer t", TlsFiles(f"{tmp_path}/ca.crt"))
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "")
+    with pytest.raises(ConfigurationError, match=r"KUBERNETES_SERVICE_PORT is not set$"):
+        await InCluster().load()
 
 
 async def test_invalid_kubeconfig_is_reported(tmp_path: pathlib.Path) -> None:

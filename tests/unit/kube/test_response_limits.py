@@ -18,7 +18,7 @@ from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
 from pilot.kube import api_client
-from pilot.kube.api_access import Access
+from pilot.kube.access import Access
 from pilot.kube.api_client import ApiClient, RequestTimeouts
 from pilot.kube.api_errors import ApiError, ResponseTooLarge, error_from_response
 from pilot.kube.deep_json import DEEPEST, REPLACEMENT, replace_deep_parts

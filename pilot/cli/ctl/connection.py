@@ -93,11 +93,12 @@ def _forwarded_replicas(ctx: click.Context, **options: Any) -> list[PageClient]:
 
 def _forwarded(forwarding: Forwarding, namespace: str, pod: dict[str, Any], options: dict[str, Any]) -> PageClient:
     name = str(pod["metadata"]["name"])
-    port = forwarding.open(namespace, name, _monitoring_port(pod))
+    port = forwarding.open(namespace, name, monitoring_port(pod))
     address = f"http://127.0.0.1:{port.port}"
     return PageClient(address, name=f"{name}.{namespace}", reason=lambda: port.error, **options)
 
 
-def _monitoring_port(pod: dict[str, Any]) -> int:
+def monitoring_port(pod: dict[str, Any]) -> int:
+    """Return the port of the debug pages in a Pod of a control plane."""
     ports = [port for container in pod["spec"].get("containers", ()) for port in container.get("ports", ())]
     return next((int(port["containerPort"]) for port in ports if port.get("name") == _MONITORING), DEFAULT_PORT)

@@ -11,6 +11,7 @@ import click
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, with_cluster
 from pilot.cli.ctl.output import FORMATS, CommandResult, Part, TextTable, show
+from pilot.cli.ctl.reference import DEFAULT_REFERENCE, reference_addresses
 from pilot.kube.object_client import ObjectClient
 from pilot.settings.parse import load
 from pilot.shadow.known_differences import ShadowVerdict
@@ -19,18 +20,17 @@ from pilot.shadow.shadow_report import ShadowReport, compare_with_reference
 
 FOUND = 79
 """Exit status if --fail-on applies. It is the same as that of analyze."""
-_DEFAULT_REFERENCE = "http://127.0.0.1:15014"
 
 
 @click.command()
 @click.option(
     "--reference",
-    "addresses",
+    "references",
     multiple=True,
-    default=(_DEFAULT_REFERENCE,),
+    default=(DEFAULT_REFERENCE,),
     show_default=True,
-    metavar="URL",
-    help="monitoring address of the running istiod, for example of a port-forward; repeat it for each replica",
+    metavar="NAME.NAMESPACE|URL",
+    help="Service of the running istiod, or the monitoring address of one replica; may be repeated",
 )
 @click.option(
     "--environment",
@@ -52,7 +52,7 @@ _DEFAULT_REFERENCE = "http://127.0.0.1:15014"
 @with_cluster
 def shadow(
     cluster: Cluster,
-    addresses: tuple[str, ...],
+    references: tuple[str, ...],
     variables: tuple[str, ...],
     revision: str,
     seconds: int | None,
@@ -66,6 +66,7 @@ def shadow(
     Differences are grouped by cause.
     """
     environ = {**os.environ, **dict(_variable(text) for text in variables)}
+    addresses = reference_addresses(click.get_current_context(), cluster, references)
     settings = load([f"--revision={revision}"] if revision else [], environ).settings
 
     async def compare(client: ObjectClient, _: ObjectClient) -> ShadowReport:

@@ -1,4 +1,4 @@
-"""The whole comparison with a reference: proxies, the certificate authority, and stricter rules."""
+"""The whole comparison with a reference: proxies, injection, the certificate authority, and stricter rules."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pilot.kube.object_client import ObjectClient
 from pilot.settings import Settings
 from pilot.shadow.authority_continuity import Continuity, check_authority
 from pilot.shadow.cluster_snapshot import ShadowMesh, read_snapshot
+from pilot.shadow.injection_comparison import InjectionReport, compare_injection
 from pilot.shadow.known_differences import ShadowVerdict
 from pilot.shadow.proxy_comparison import ProxyReport, compare_proxies
 from pilot.shadow.reference_pages import ReferencePages
@@ -22,10 +23,12 @@ class ShadowReport(NamedTuple):
     proxies: ProxyReport
     authority: Continuity
     findings: list[Strictness]
+    injection: InjectionReport
 
     def count(self, verdict: ShadowVerdict) -> int:
-        """Return the number of causes with a verdict."""
-        return sum(cause.verdict is verdict for cause in self.proxies.causes)
+        """Return the number of causes, and of fields of injected Pods, with a verdict."""
+        fields = sum(field.verdict == verdict.value for field in self.injection.differences)
+        return fields + sum(cause.verdict is verdict for cause in self.proxies.causes)
 
     def show(self) -> dict[str, Any]:
         """Return the report as a JSON object."""
@@ -41,6 +44,10 @@ class ShadowReport(NamedTuple):
             "inferred": proxies.inferred,
             "causes": [cause.show() for cause in proxies.causes],
             "authority": self.authority._asdict(),
+            "injection": {
+                **self.injection._asdict(),
+                "differences": [field._asdict() for field in self.injection.differences],
+            },
             "stricter": [finding._asdict() for finding in self.findings],
         }
 
@@ -57,4 +64,8 @@ async def compare_with_reference(
     proxies = await compare_proxies(replicas, mesh)
     authority = await check_authority(client, settings.mesh.registry.namespace)
     findings = [*refused_objects(mesh.problems), *private_key_sets(snapshot.objects)]
-    return ShadowReport(proxies, authority, findings)
+    pods = (plain for plain in snapshot.objects if plain["kind"] == "Pod")
+    injection = await compare_injection(
+        client, mesh, pods, settings.mesh.registry.namespace, settings.ingest.revision or ""
+    )
+    return ShadowReport(proxies, authority, findings, injection)

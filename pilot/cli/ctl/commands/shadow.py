@@ -14,6 +14,7 @@ from pilot.cli.ctl.output import FORMATS, CommandResult, Part, TextTable, show
 from pilot.cli.ctl.reference import DEFAULT_REFERENCE, reference_addresses
 from pilot.kube.object_client import ObjectClient
 from pilot.settings.parse import load
+from pilot.shadow.injection_comparison import InjectionReport
 from pilot.shadow.known_differences import ShadowVerdict
 from pilot.shadow.reference_pages import ReferenceFault, ReferencePages
 from pilot.shadow.shadow_report import ShadowReport, compare_with_reference
@@ -127,8 +128,21 @@ def _parts(report: ShadowReport) -> Iterator[Part]:
     for kind, count in proxies.unread.items():
         yield f"! {kind} of {count} proxies was not compared: the pages of the reference do not show it"
     yield f"{'✔' if report.authority.is_same else '✗'} certificate authority: {report.authority.message}"
+    yield from _injection_parts(report.injection)
     if report.findings:
         yield TextTable(("OBJECT", "STRICTER HERE", "REMEDY"), [tuple(finding) for finding in report.findings])
+
+
+def _injection_parts(report: InjectionReport) -> Iterator[Part]:
+    if report.owners:
+        yield f"Compared injected Pods of {report.owners} workloads: {report.equal} are equal."
+    if report.differences:
+        rows = [
+            (one.verdict, one.pods, one.path, one.example, one.reference, one.pyistiod) for one in report.differences
+        ]
+        yield TextTable(("VERDICT", "WORKLOADS", "FIELD", "EXAMPLE", "ISTIOD", "PYISTIOD"), rows)
+    for pod, reason in report.skipped.items():
+        yield f"! the injection of {pod} was not compared: {reason}"
 
 
 def _name(fields: dict[str, str]) -> str:

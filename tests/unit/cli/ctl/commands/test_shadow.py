@@ -40,7 +40,7 @@ class Reference:
             self.cluster.put(
                 {"apiVersion": "v1", "kind": "Pod", "metadata": pod, "spec": {}, "status": {"phase": "Running"}}
             )
-            self.cluster.forwards.ports["istio-system", pod["name"], 15014] = ("127.0.0.1", replica.port)
+            self.cluster.forwards.ports["istio-system", pod["name"], 15014] = ("127.0.0.1", replica.port or 0)
 
     async def stop(self) -> None:
         for replica in self.replicas:

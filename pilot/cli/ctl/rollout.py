@@ -82,7 +82,11 @@ class Rollout(NamedTuple):
 
 
 class Failure(CommandError):
-    """The change was not delivered in time or was refused. The message lists the reasons."""
+    """The change was not delivered in time or, if `is_refused`, a proxy refused it. The message lists the reasons."""
+
+    def __init__(self, message: str, is_refused: bool) -> None:
+        super().__init__(message)
+        self.is_refused = is_refused
 
 
 def read_rollouts(client: Replicas, targets: Sequence[Target], proxy: str = "") -> list[Rollout]:
@@ -134,7 +138,8 @@ def wait_until_delivered(
             return rollouts
         final = rollouts and all(rollout.is_final for rollout in rollouts)
         if final or time.monotonic() >= deadline:
-            raise Failure("; ".join(_reasons(rollouts, seconds, bool(final))) if rollouts else str(error))
+            message = "; ".join(_reasons(rollouts, seconds, bool(final))) if rollouts else str(error)
+            raise Failure(message, bool(final))
         time.sleep(INTERVAL)
 
 

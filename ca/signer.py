@@ -7,6 +7,7 @@ https://github.com/spiffe/spiffe/blob/main/standards/X509-SVID.md
 from __future__ import annotations
 
 import datetime
+import functools
 import ipaddress
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -104,6 +105,14 @@ class Signer(NamedTuple):
             raise SigningError("CERT_GEN_ERROR", f"the signing certificate expired at {end:%Y-%m-%dT%H:%M:%SZ}")
         try:
             names = x509.SubjectAlternativeName([general_name(identity) for identity in identities])
+            extensions: list[tuple[x509.ExtensionType, bool]] = [
+                (_LEAF_USAGE, True),
+                (_SERVER_AND_CLIENT, False),
+                (_LEAF, True),
+                (names, True),
+            ]
+            if (issuer_key_id := _subject_key_id(self.certificate)) is not None:
+                extensions.append((x509.AuthorityKeyIdentifier(issuer_key_id, None, None), False))
             builder = x509.CertificateBuilder(
                 self.certificate.subject,
                 _subject(request, identities[0]),
@@ -111,18 +120,25 @@ class Signer(NamedTuple):
                 x509.random_serial_number(),
                 now - min(CLOCK_SKEW, (end - now) / 10),
                 end,
+                [x509.Extension(extension.oid, critical, extension) for extension, critical in extensions],
             )
-            for extension, critical in ((_LEAF_USAGE, True), (_SERVER_AND_CLIENT, False), (_LEAF, True), (names, True)):
-                builder = builder.add_extension(extension, critical)
-            if (issuer_key_id := _subject_key_id(self.certificate)) is not None:
-                builder = builder.add_extension(x509.AuthorityKeyIdentifier(issuer_key_id, None, None), critical=False)
             return builder.sign(self.key, hash_of(self.key))
         except (ValueError, TypeError, IndexError) as error:
             raise SigningError("CERT_GEN_ERROR", f"cannot issue a certificate for {identities!r}: {error}") from error
 
     def chain(self, leaf: x509.Certificate) -> list[str]:
         """Return the leaf, each intermediate, and the bundle of roots, all in PEM."""
-        return [*(certificate_pem(c).decode() + "\n" for c in (leaf, *self.intermediates)), self.roots_pem.decode()]
+        return [_block(leaf), *_issuers_pem(self.intermediates, self.roots)]
+
+
+@functools.lru_cache(4)
+def _issuers_pem(intermediates: tuple[x509.Certificate, ...], roots: tuple[x509.Certificate, ...]) -> Sequence[str]:
+    """Return the part of a chain that all leaves of a signer have in common."""
+    return *map(_block, intermediates), bundle_pem(roots).decode()
+
+
+def _block(certificate: x509.Certificate) -> str:
+    return certificate_pem(certificate).decode() + "\n"
 
 
 def _subject(request: SigningRequest, identity: str) -> x509.Name:

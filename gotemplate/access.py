@@ -10,6 +10,7 @@ from gotemplate.printing import to_text
 from gotemplate.values import Enum, GoStruct, StringMap, type_name
 
 _MISSING = object()
+_WITH_MEMBERS = GoStruct, Enum
 
 
 def read_fields(receiver: Any, names: tuple[str, ...], from_map: bool = False) -> Any:
@@ -21,12 +22,13 @@ def read_fields(receiver: Any, names: tuple[str, ...], from_map: bool = False) -
     if receiver is None and not from_map:
         return None
     for name in names:
-        if isinstance(receiver, dict):
-            receiver, from_map = receiver.get(name, _MISSING), not isinstance(receiver, StringMap)
+        if isinstance(receiver, _WITH_MEMBERS):
+            receiver, from_map = receiver.member(name), False
+        elif isinstance(receiver, dict):
+            from_map = type(receiver) is not StringMap
+            receiver = receiver.get(name, _MISSING)
             if receiver is _MISSING:
                 return None
-        elif isinstance(receiver, GoStruct | Enum):
-            receiver, from_map = receiver.member(name), False
         elif receiver is None:
             raise ActionError(f"nil pointer evaluating interface {{}}.{name}")
         else:

@@ -34,6 +34,8 @@ def equal(first: Any, *others: Any) -> bool:
 
 
 def _same(first: Any, other: Any) -> bool:
+    if type(first) is str and type(other) is str:
+        return first == other
     kind, theirs = _basic(first), _basic(other)
     if kind != theirs:
         if first is not None and other is not None:

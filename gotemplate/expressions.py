@@ -7,7 +7,7 @@ from typing import Any
 
 from gotemplate.access import read_fields
 from gotemplate.errors import ActionError, LocatedError, TemplateError
-from gotemplate.function import ANY, Function, check
+from gotemplate.function import ANY, Function, ParameterType, check
 from gotemplate.nodes import (
     ChainNode,
     CommandNode,
@@ -79,7 +79,7 @@ class Expressions:
             case DotNode():
                 return lambda dot, slots: dot
             case FieldsNode():
-                return _field_chain(node, node.names, lambda dot, slots: dot)
+                return _dot_chain(node, node.names)
             case VariableNode():
                 slot = node.slot
                 base: Evaluate = lambda dot, slots: slots[slot]  # noqa: E731
@@ -166,14 +166,27 @@ def _field_chain(node: Any, names: tuple[str, ...], base: Evaluate) -> Evaluate:
     return read
 
 
-def _checked(kind: Any, argument: Evaluate, node: Any) -> Evaluate:
-    """Return a function that evaluates an argument and checks its type."""
-    if kind is ANY:
+def _dot_chain(node: FieldsNode, names: tuple[str, ...]) -> Evaluate:
+    """Compile the access to a chain of fields of the dot, which is the most frequent one."""
+
+    def read(dot: Any, slots: Slots) -> Any:
+        try:
+            return read_fields(dot, names)
+        except ActionError as error:
+            raise LocatedError(node.position, str(node), str(error)) from error
+
+    return read
+
+
+def _checked(kind: ParameterType, argument: Evaluate, node: Any) -> Evaluate:
+    """Return a function that evaluates an argument and checks its type. The most frequent type has a fast path."""
+    if kind is ANY or (isinstance(node, LiteralNode) and kind.takes(node.value)):
         return argument
+    usual = kind.types[0]
 
     def evaluate(dot: Any, slots: Slots) -> Any:
         value = argument(dot, slots)
-        if kind.takes(value):
+        if type(value) is usual or kind.takes(value):
             return value
         try:
             return check(kind, value)
@@ -194,7 +207,7 @@ def _of_literal(node: Any, kind: Any, message: str) -> str:
 
 
 def _calling(command: CommandNode, word: WordNode, call: Callable[..., Any], arguments: list[Evaluate]) -> Evaluate:
-    """Return a function that evaluates the arguments and makes the call."""
+    """Return a function that evaluates the arguments and makes the call. One and two arguments have fast paths."""
     name = word.name
 
     def failed(error: Exception) -> LocatedError:
@@ -213,6 +226,19 @@ def _calling(command: CommandNode, word: WordNode, call: Callable[..., Any], arg
                 raise failed(error) from error
 
         return evaluate_one
+    if len(arguments) == 2:
+        first, second = arguments
+
+        def evaluate_two(dot: Any, slots: Slots) -> Any:
+            one, other = first(dot, slots), second(dot, slots)
+            try:
+                return call(one, other)
+            except (LocatedError, TemplateError):
+                raise
+            except Exception as error:
+                raise failed(error) from error
+
+        return evaluate_two
 
     def evaluate(dot: Any, slots: Slots) -> Any:
         values = [a(dot, slots) for a in arguments]

@@ -22,6 +22,12 @@ class FormatLayout(NamedTuple):
     precision: int | None
 
 
+_SIMPLE = 2
+"""Length of a verb without flags, width, precision and argument index."""
+_TEXT_VERBS = "%s", "%v"
+_PLAIN = FormatLayout("", None, None)
+
+
 def sprintf(form: str, *values: Any) -> str:
     """Format values as Go's fmt.Sprintf does. As in Go, an invalid verb puts %!verb(…) in the output."""
     return _Printer(form, values).run()
@@ -40,6 +46,10 @@ class _Printer:
         return text + self._extra()
 
     def _replace(self, match: re.Match[str]) -> str:
+        if match.end() - match.start() == _SIMPLE and match[0] != "%%" and 0 <= self._next < len(self._values):
+            value = self._values[self._next]
+            self._next += 1
+            return value if type(value) is str and match[0] in _TEXT_VERBS else format_value(match[7], value, _PLAIN)
         flags, place, width_text, _, precision_text, last_place, verb = match.groups()
         self._move(place)
         width = self._number(width_text)

@@ -121,6 +121,8 @@ def kind_name(value: Any) -> str:
 
 def is_true(value: Any) -> bool:
     """Return whether a value is true, that is, neither nil nor zero nor empty. Structs are always true."""
+    if type(value) is bool:
+        return value
     if isinstance(value, Enum):
         return not value.is_zero
     return not isinstance(value, NilPointer) if isinstance(value, GoStruct) else bool(value)

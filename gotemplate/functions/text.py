@@ -18,6 +18,8 @@ _PRINTED = "".join(chr(code) for code in range(32, 127))
 
 def quote(*values: Any) -> str:
     """Return the values in double quotes. Nil values are omitted."""
+    if len(values) == 1 and type(values[0]) is str:
+        return quoted(values[0])
     return " ".join(quoted(to_text(v)) for v in values if v is not None)
 
 

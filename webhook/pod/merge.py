@@ -17,6 +17,7 @@ Plain = dict[str, Any]
 _DELETE_ITEMS = "$deleteFromPrimitiveList/"
 _SET_ORDER = "$setElementOrder/"
 _RETAIN = "$retainKeys"
+_NESTED = dict, list
 _SHOWN = 200  # characters of an item in messages
 
 
@@ -69,7 +70,11 @@ def _drop(merged: Plain, name: str, values: Any) -> None:
 def _added(value: Any) -> Any:
     """Return a value that a patch adds, without nulls and directives."""
     if isinstance(value, dict):
-        return {key: _added(item) for key, item in value.items() if item is not None and not key.startswith("$")}
+        return {
+            key: _added(item) if isinstance(item, _NESTED) else item
+            for key, item in value.items()
+            if item is not None and key[:1] != "$"
+        }
     if isinstance(value, list):
         return [_added(item) for item in value if not (isinstance(item, dict) and "$patch" in item)]
     return value

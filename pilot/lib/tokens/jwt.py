@@ -21,6 +21,7 @@ MOST_CANDIDATES = 8
 NOT_BEFORE_SKEW = 60.0
 """Number of seconds that the issuer's clock may be ahead."""
 _JWS = jwt.PyJWS()
+_UNVERIFIED: Any = {"verify_signature": False}
 
 
 class TokenError(ValueError):
@@ -35,9 +36,10 @@ def verify_token(token: str, keys: Sequence[Jwk], now: float) -> Mapping[str, An
     if len(token) > LONGEST_TOKEN:
         raise TokenError(f"the token has {len(token)} characters; at most {LONGEST_TOKEN} are allowed")
     try:
-        header = _JWS.get_unverified_header(token)
-        candidates = _find_candidates(header, keys)
-        claims = _decode_claims(_verify_signature(token, candidates))
+        parts = _JWS.decode_complete(token, options=_UNVERIFIED)  # the token is parsed once, for all candidates
+        header, signature = parts["header"], parts["signature"]
+        _verify_signature(token, signature, header.get("alg"), _find_candidates(header, keys))
+        claims = _decode_claims(parts["payload"])
     except (jwt.InvalidTokenError, UnicodeEncodeError) as error:
         raise TokenError(f"invalid token: {error}") from None
     _check_times(claims, now)
@@ -87,15 +89,11 @@ def _find_candidates(header: Mapping[str, Any], keys: Sequence[Jwk]) -> Sequence
     return candidates
 
 
-def _verify_signature(token: str, candidates: Sequence[Jwk]) -> bytes:
-    """Return the payload. Raise TokenError if none of the candidates has signed the token."""
-    for key in candidates:
-        try:
-            payload: bytes = _JWS.decode(token, key.public, algorithms=key.algorithms)
-        except jwt.InvalidSignatureError:
-            continue
-        return payload
-    raise TokenError("the signature of the token is invalid")
+def _verify_signature(token: str, signature: bytes, algorithm: str, candidates: Sequence[Jwk]) -> None:
+    """Raise TokenError if none of the candidates has signed the token. All of them support the algorithm."""
+    signed, verify = token.rpartition(".")[0].encode(), _JWS.get_algorithm_by_name(algorithm).verify
+    if not any(verify(signed, key.public, signature) for key in candidates):
+        raise TokenError("the signature of the token is invalid")
 
 
 def _decode_claims(payload: bytes) -> Mapping[str, Any]:

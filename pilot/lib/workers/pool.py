@@ -106,9 +106,7 @@ class _Connection:
         if state is not self._state:
             self._writer.write(encode_header(STATE, len(state)) + state)
             self._state = state
-        self._writer.write(encode_header(JOB, sum(map(len, parts)), limits))
-        for part in parts:
-            self._writer.write(part)
+        self._writer.writelines((encode_header(JOB, sum(map(len, parts)), limits), *parts))  # in one system call
         await self._writer.drain()
         header = decode_header(await self._reader.readexactly(HEADER.size))
         if header.size > LARGEST_RESULT:

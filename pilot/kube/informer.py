@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import itertools
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -29,7 +30,7 @@ from pilot.kube.list_watch import (
     read_head,
     read_page,
 )
-from pilot.kube.pages import read_pages
+from pilot.kube.pages import NAMES_PAGE_SIZE, read_pages
 from pilot.lib.backoff import Backoff, RetryDelays
 from pilot.lib.logging.log import scope
 
@@ -45,7 +46,21 @@ METADATA_ONLY = f"{JSON};as=PartialObjectMetadata%s;g=meta.k8s.io;v=v1"
 Only this format is offered. A server that is also offered complete objects sends streaming lists without the bookmark
 that ends them.
 """
+MAX_POSTPONED = 32
+"""Maximum number of namespaces whose objects a list leaves out. Their names are part of the URL."""
+MAX_STREAMS = 4
+"""Maximum number of times that a streaming list starts, because it is cheaper without the objects of a namespace."""
 Receive = Callable[[Sequence[ObjectChange]], Awaitable[None]]
+
+
+class Postponement(Protocol):
+    """Namespaces whose objects are not needed yet. Lists contain only the names of these objects."""
+
+    def namespaces(self) -> Collection[str]:
+        """Return the namespaces."""
+
+    def postpone(self, names: Iterable[NamespacedName]) -> None:
+        """Receive the names of objects that are new or have changed, and were not delivered."""
 
 
 class WatchedCollection(NamedTuple):
@@ -64,6 +79,10 @@ class WatchedCollection(NamedTuple):
             **({"fieldSelector": self.fields} if self.fields else {}),
             **parameters,
         }
+
+    def narrow(self, *fields: str) -> WatchedCollection:
+        """Return the objects of this collection that other field selectors select too."""
+        return self._replace(fields=",".join(filter(None, (self.fields, *fields))))
 
     def accept(self, suffix: str = "") -> str:
         """Return the Accept header of a watch, or of a list if `suffix` is "List"."""
@@ -92,7 +111,7 @@ class Informer:
 
     `run` never returns. `synced` is set when the first complete list has been delivered. `versions` maps existing
     objects to their resource versions. `receiving` is true while changes are being delivered. `error` is the current
-    failure, or "" if there is none.
+    failure, or "" if there is none. `postponement` limits what lists contain.
     """
 
     def __init__(
@@ -115,6 +134,7 @@ class Informer:
         self._deleted: dict[NamespacedName, str] = {}
         self._attempts, self._has_expired = RetryDelays(options.backoff, rng), False
         self._is_unsure = False
+        self.postponement: Postponement | None = None
 
     async def run(self) -> None:
         """List and watch the collection until cancelled."""
@@ -189,20 +209,50 @@ class Informer:
         await self._read_pages()
 
     async def _read_pages(self) -> None:
-        listed: set[NamespacedName] = set()
+        listed, postponed = set[NamespacedName](), set[str]()
+
+        def fetch(query: dict[str, str], largest: int) -> Awaitable[bytes]:
+            return self._fetch_page(self._needed(postponed), query, largest)  # selectors may change between pages
+
         revision = ""
-        async for page in read_pages(functools.partial(self._fetch_page, self.collection)):
+        async for page in read_pages(fetch):
             await self._deliver(self._changed(page.items or (), listed))
             revision = page.metadata.resource_version
-        await self._finish_list(listed, revision)
+        await self._finish_list(listed, postponed, revision)
+
+    def _needed(self, postponed: set[str]) -> WatchedCollection:
+        """Return the collection without the objects of postponed namespaces, which are added to a set."""
+        if self.postponement is not None:
+            postponed.update(itertools.islice(self.postponement.namespaces(), MAX_POSTPONED - len(postponed)))
+        return self.collection.narrow(*(f"metadata.namespace!={namespace}" for namespace in sorted(postponed)))
+
+    def _has_more(self, postponed: set[str]) -> bool:
+        """Return whether further namespaces are postponed."""
+        return self.postponement is not None and not postponed.issuperset(self.postponement.namespaces())
+
+    async def _read_names(self, namespace: str, listed: set[NamespacedName]) -> None:
+        """Postpone the new and changed objects of a namespace, and add the names of all its objects to `listed`."""
+        assert self.postponement is not None
+        collection = self._in_namespace(namespace)._replace(metadata_only=True)
+        async for page in read_pages(functools.partial(self._fetch_page, collection), NAMES_PAGE_SIZE):
+            names = []
+            for metadata in (read_head(raw).metadata for raw in page.items or ()):
+                name = NamespacedName(metadata.namespace, metadata.name)
+                listed.add(name)
+                if self.versions.get(name) != metadata.resource_version:
+                    self.versions[name] = metadata.resource_version
+                    names.append(name)
+            self.postponement.postpone(names)
+
+    def _in_namespace(self, namespace: str) -> WatchedCollection:
+        return self.collection.narrow(f"metadata.namespace={namespace}")
 
     async def read_namespace(self, namespace: str) -> AsyncIterator[list[ObjectChange]]:
         """Yield the objects of a namespace again, in pages, except those of which a change has not been delivered yet.
 
         Raise KubeError if they cannot be read.
         """
-        collection = self.collection._replace(fields=f"metadata.namespace={namespace}")
-        async for page in read_pages(functools.partial(self._fetch_page, collection)):
+        async for page in read_pages(functools.partial(self._fetch_page, self._in_namespace(namespace))):
             changes = self._read_items(page.items or ())
             yield [change for change, version in changes if self.versions.get(change.name) == version]
 
@@ -211,9 +261,11 @@ class Informer:
             "GET", collection.path, collection.query(**query), accept=collection.accept("List"), largest=largest
         )
 
-    async def _finish_list(self, listed: set[NamespacedName], revision: str) -> None:
-        """Report objects that are missing from the list as deleted, and set the list's revision as the start of the
-        next watch."""
+    async def _finish_list(self, listed: set[NamespacedName], postponed: Iterable[str], revision: str) -> None:
+        """Read the names in postponed namespaces, report objects that are missing from the list as deleted, and set the
+        list's revision as the start of the next watch."""
+        for namespace in postponed:
+            await self._read_names(namespace, listed)
         missing = [name for name in self.versions if name not in listed]
         for name in missing:
             del self.versions[name]
@@ -238,12 +290,19 @@ class Informer:
             yield ObjectChange(NamespacedName(metadata.namespace, metadata.name), bytes(raw)), metadata.resource_version
 
     async def _read_stream(self) -> None:
-        """Read all objects from a watch that starts with the existing objects."""
-        listed: set[NamespacedName] = set()
-        query = self._watch_query() | {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-        async with contextlib.aclosing(
-            self._client.lines(self.collection.path, query, self.collection.accept(), idle=False)
-        ) as batches:
+        """Read all objects from a watch that starts with the existing objects. If more namespaces are postponed
+        meanwhile, start again without their objects."""
+        postponed = set[str]()
+        for attempt in range(MAX_STREAMS):
+            if await self._has_read_stream(postponed, may_end_early=attempt + 1 < MAX_STREAMS):
+                return
+
+    async def _has_read_stream(self, postponed: set[str], may_end_early: bool) -> bool:
+        """Read a streaming list without postponed namespaces, which are added to a set. Return False if it ended early
+        because more namespaces are postponed."""
+        listed, needed = set[NamespacedName](), self._needed(postponed)
+        query = self._watch_query(needed) | {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        async with contextlib.aclosing(self._client.lines(needed.path, query, needed.accept(), idle=False)) as batches:
             async for lines in batches:
                 items: list[msgspec.Raw] = []
                 for line in filter(None, lines):
@@ -254,21 +313,23 @@ class Informer:
                         items.append(event.object)
                     elif INITIAL_EVENTS_END in ((metadata := read_head(event.object).metadata).annotations or ()):
                         await self._deliver(self._changed(items, listed))
-                        await self._finish_list(listed, metadata.resource_version)
-                        return
+                        await self._finish_list(listed, postponed, metadata.resource_version)
+                        return True
                 await self._deliver(self._changed(items, listed))
+                if may_end_early and self._has_more(postponed):
+                    return False
         raise Unreachable(f"{self.collection.path}: the streaming list ended early")
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
-    def _watch_query(self) -> dict[str, str]:
+    def _watch_query(self, collection: WatchedCollection) -> dict[str, str]:
         # Random, so that the watches of several replicas do not end at the same time.
         seconds = self._rng.randint(self._options.watch_seconds, 2 * self._options.watch_seconds)
-        return self.collection.query(watch="true", allowWatchBookmarks="true", timeoutSeconds=str(seconds))
+        return collection.query(watch="true", allowWatchBookmarks="true", timeoutSeconds=str(seconds))
 
     async def _watch(self) -> bool:
         """Receive changes until the watch ends. Return whether the watch delivered any lines."""
-        query = self._watch_query() | {"resourceVersion": self._revision}
+        query = self._watch_query(self.collection) | {"resourceVersion": self._revision}
         is_alive = False
         async with contextlib.aclosing(
             self._client.lines(self.collection.path, query, self.collection.accept())

@@ -11,6 +11,8 @@ from pilot.kube.list_watch import ListPage, read_page
 
 PAGE_SIZE = 500
 """Maximum number of objects in a page."""
+NAMES_PAGE_SIZE = 2000
+"""Maximum number of objects in a page with their metadata only."""
 LARGEST_PAGE = 8 << 20
 """Maximum size in bytes of a page of several objects. A page of `PAGE_SIZE` ordinary objects is smaller. Decoding a
 larger page would block the event loop."""
@@ -21,10 +23,10 @@ Raises ResponseTooLarge if the body is larger.
 """
 
 
-async def read_pages(fetch: FetchPage) -> AsyncIterator[ListPage]:
+async def read_pages(fetch: FetchPage, most: int = PAGE_SIZE) -> AsyncIterator[ListPage]:
     """Yield the pages of a list. If a page is too large, it is requested again with half as many objects. After each
-    page, the number of objects to request doubles, up to `PAGE_SIZE`."""
-    size, token = PAGE_SIZE, ""
+    page, the number of objects to request doubles, up to `most`."""
+    size, token = most, ""
     while True:
         query = {"limit": str(size), **({"continue": token} if token else {})}
         try:
@@ -39,4 +41,4 @@ async def read_pages(fetch: FetchPage) -> AsyncIterator[ListPage]:
         token = page.metadata.continue_
         if not token:
             return
-        size = min(2 * size, PAGE_SIZE)
+        size = min(2 * size, most)

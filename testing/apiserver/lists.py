@@ -10,7 +10,7 @@ from typing import Any
 
 from testing.apiserver.representation import Representation
 from testing.apiserver.request_info import RequestInfo
-from testing.apiserver.selectors import selector
+from testing.apiserver.selectors import Predicate, selector
 from testing.apiserver.status_error import StatusError, expired
 from testing.apiserver.store import Store, StoredObject
 
@@ -43,7 +43,7 @@ class Lists:
         return representation.list(items[:limit], dict(metadata))
 
     def _begin(self, info: RequestInfo) -> tuple[int, list[StoredObject]]:
-        selects = selector(info.query.get("labelSelector", ""), info.query.get("fieldSelector", ""))
+        selects = _selector_of(info)
         objects = sorted(self._store.collection(info.resource.id).objects.items())
         items = [s for (ns, _), s in objects if info.namespace in ("", ns) and (selects is None or selects(s.plain))]
         return self._store.revision, items
@@ -57,4 +57,9 @@ class Lists:
         compacted = self._store.collection(info.resource.id).compacted
         if revision < compacted:
             raise expired(revision, compacted)
-        return revision, items
+        selects = _selector_of(info)
+        return revision, [s for s in items if selects is None or selects(s.plain)]
+
+
+def _selector_of(info: RequestInfo) -> Predicate | None:
+    return selector(info.query.get("labelSelector", ""), info.query.get("fieldSelector", ""))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from pilot.config.kind import AnyKind
@@ -30,7 +30,8 @@ class KubeObjects:
     """Receives the changed objects of one kind.
 
     While `budget` limits the objects of a namespace, those that exceed it are not decoded. `waiting` contains their
-    names until `receive_waiting` has decoded them, or a later change has replaced them.
+    names until `receive_waiting` has decoded them, or a later change has replaced them. This is the `Postponement` of
+    the informer, so that most of these objects are not even read.
     """
 
     def __init__(
@@ -83,6 +84,14 @@ class KubeObjects:
             for change in objects:
                 if change.name in self.waiting:
                     group.create_task(decode(change))
+
+    def namespaces(self) -> Collection[str]:
+        """Return the namespaces whose objects have to wait."""
+        return self._budget.exceeded_by(self.kind) if self._budget is not None else ()
+
+    def postpone(self, names: Iterable[NamespacedName]) -> None:
+        """Let objects wait that have not been received."""
+        self.waiting.update(dict.fromkeys(names))
 
     def _is_limited(self, change: ObjectChange) -> bool:
         return self._budget is not None and self._budget.applies(self.kind, change.name.namespace)

@@ -116,6 +116,7 @@ class KubeSource:
     def _watch(self, kind: AnyKind) -> None:
         objects = KubeObjects(kind, self._origin, self._source_ledger(), self._batch, self._decoder, self._budget)
         watch = KindWatch(self._client, kind, objects.receive, self._pace, self._rng, self._namespace)
+        watch.informer.postponement = objects
         self.watches[kind.id], self._objects[kind.id] = watch, WatchedObjects(objects, watch.informer)
         watch.start()
         for callback in self.on_watch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 
 from pilot.config.group_kind import GroupKind
 from pilot.config.kind import AnyKind
@@ -46,7 +47,11 @@ class _Limits:
 
     def is_exceeded(self, namespace: str) -> bool:
         """Return whether a namespace has used its share: all of its maximum or, once the total is used up, a tenth."""
-        return self._charged[namespace] > self._namespace / (10 if self._sum > self._total else 1)
+        return self._charged.get(namespace, 0.0) > self._namespace / (10 if self._sum > self._total else 1)
+
+    def exceeded_by(self) -> Collection[str]:
+        """Return the namespaces that have used their share."""
+        return [namespace for namespace in self._charged if self.is_exceeded(namespace)]
 
 
 class StartBudget:
@@ -74,6 +79,11 @@ class StartBudget:
     def is_exceeded(self, kind: AnyKind, namespace: str) -> bool:
         """Return whether the objects of a kind in a namespace have to wait."""
         return self.applies(kind, namespace) and self._limits[kind.id in RESTRICTING].is_exceeded(namespace)
+
+    def exceeded_by(self, kind: AnyKind) -> Collection[str]:
+        """Return the namespaces whose objects of a kind have to wait."""
+        exceeded = self._limits[kind.id in RESTRICTING].exceeded_by()
+        return [namespace for namespace in exceeded if self.applies(kind, namespace)]
 
     def close(self) -> None:
         """Limit nothing from now on."""

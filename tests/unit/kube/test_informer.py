@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -317,3 +317,43 @@ async def _disturb(server: ApiServer, rng: random.Random) -> None:
             await server.stop()
             server.put(config_map("late", rng.randrange(100)))
             await server.start()
+
+
+class Postponed:
+    """Postpones the objects of the namespace "z" once one of them has been received, and counts those that are not."""
+
+    def __init__(self, recorder: RecordingInformer) -> None:
+        self._recorder, self.names = recorder, set[NamespacedName]()
+
+    def namespaces(self) -> Sequence[str]:
+        return ["z"] if any(name.namespace == "z" for name in self._recorder.objects) else []
+
+    def postpone(self, names: Iterable[NamespacedName]) -> None:
+        self.names.update(names)
+
+
+async def test_objects_of_a_postponed_namespace_are_listed_by_name_only(server: ApiServer, streams: bool) -> None:
+    count = 4 * PAGE_SIZE
+    for number in range(count):
+        server.put(config_map(f"m{number}", namespace="z"))
+    server.put(config_map("m", namespace="a"))
+    recorder = RecordingInformer(server, streams)
+    postponed = recorder.informer.postponement = Postponed(recorder)
+    task = asyncio.create_task(recorder.informer.run())
+    try:
+        await recorder.informer.synced.wait()
+        delivered = set(recorder.objects)
+        assert NamespacedName("a", "m") in delivered
+        assert len(delivered) + len(postponed.names) == count + 1
+        assert len(recorder.informer.versions) == count + 1
+        assert len(postponed.names) >= 2 * PAGE_SIZE
+        assert delivered.isdisjoint(postponed.names)
+        waiting = min(postponed.names)
+        server.put(config_map(waiting.name, 5, namespace="z"))
+        await until(lambda: recorder.objects.get(waiting) == "5")
+        read = [change.name async for page in recorder.informer.read_namespace("z") for change in page]
+        assert len(read) == count
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+        await recorder.client.close()

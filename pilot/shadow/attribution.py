@@ -2,9 +2,9 @@
 
 The candidates are the objects that the resource was built from. Each candidate is removed from the mesh in turn and the
 resource is derived again. A candidate explains the difference if the part of the resource that differs changes. Of
-these, the one that changes most of the differing leaves is chosen, and of those the one that changes least of the
-resource, because it is the most specific: without a VirtualService only its routes change, without the Service the
-whole virtual host disappears.
+these, one that contains a text that the reference lacks is preferred, then one that changes more of the differing
+leaves, and then the one that changes least of the resource, because it is the most specific: without a VirtualService
+only its routes change, without the Service the whole virtual host disappears.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from pilot.shadow.resource_comparison import DifferingResource, LeafDifference, 
 
 MOST_CANDIDATES = 60
 """Maximum number of objects that are removed for one difference, nearest first."""
+SHORTEST_TEXT = 6
 _NOT_CONFIGURATION = frozenset({"Proxy", "SecretAccess", "Clock", "AuthorityRoots", "Refusal"})
 _MODES: tuple[MutualTLSMode, ...] = ("STRICT", "PERMISSIVE", "DISABLE")
 _ABSENT = object()
@@ -38,12 +39,14 @@ _ABSENT = object()
 class Effect(NamedTuple):
     """The effect of removing a candidate.
 
-    `missed` is the number of differing leaves that do not change, and `leaves` the number of leaves that change.
+    `is_other` says whether the object contains none of the texts that the reference lacks. `missed` is the number of
+    differing leaves that do not change, and `leaves` the number of leaves that change.
 
     Of effects with as many leaves, those of Kubernetes' core kinds come last: without its DestinationRule or its
     Service, the cluster of a subset disappears alike.
     """
 
+    is_other: bool
     missed: int
     leaves: int
     is_core: bool
@@ -72,15 +75,18 @@ class Attribution:
         before = leaves_of(derived_form(derived.resource))
         parts = [_nearest_part(leaf.path, before) for leaf in one.difference.leaves]
         paths = {leaf.path for leaf in one.difference.leaves}
+        texts = _new_texts(one)
         for distance, row in enumerate(self._candidates(derived)):
             is_core = not parse_kind(row.table).group
+            content = repr(self._mesh.row(row)) if texts else ""
+            is_other = not any(text in content for text in texts)
             for after in self._variants(proxy, one, row):
                 changed = {p for p in before.keys() | after.keys() if before.get(p, _ABSENT) != after.get(p, _ABSENT)}
                 if one.difference.side is Side.DERIVED and not after:
-                    yield Effect(0, len(before), is_core, distance, row)
+                    yield Effect(is_other, 0, len(before), is_core, distance, row)
                 elif one.difference.side is Side.BOTH and any(p.startswith(part) for part in parts for p in changed):
                     missed = len(paths - changed)
-                    yield Effect(missed, len(changed), is_core, distance, row)
+                    yield Effect(is_other, missed, len(changed), is_core, distance, row)
 
     def _variants(self, proxy: ReferenceProxy, one: DifferingResource, row: Row) -> Iterator[dict[str, Any]]:
         """Yield the leaves of the resource with each replacement of an object."""
@@ -134,6 +140,13 @@ def _replacements(row: Row, value: Any) -> Iterator[Any]:
         for mode in _MODES:
             spec = msgspec.structs.replace(value.spec, mtls=MutualTLS(mode=mode))
             yield msgspec.structs.replace(value, spec=spec)
+
+
+def _new_texts(one: DifferingResource) -> set[str]:
+    """Return the texts in differing leaves that the reference lacks. Short ones occur in many objects."""
+    leaves = one.difference.leaves
+    texts = {leaf.derived for leaf in leaves if isinstance(leaf.derived, str)}
+    return {text for text in texts - {str(leaf.reference) for leaf in leaves} if len(text) >= SHORTEST_TEXT}
 
 
 def _nearest_part(path: str, leaves: dict[str, Any]) -> str:

@@ -126,6 +126,28 @@ async def test_a_mode_that_is_that_of_the_namespace_is_attributed_to_the_policy_
     assert names == {("security.istio.io/PeerAuthentication", "books")}
 
 
+TOKENS = """
+---
+apiVersion: security.istio.io/v1
+kind: RequestAuthentication
+metadata: {name: all, namespace: shop}
+spec: {jwtRules: [{issuer: https://b.example.com, jwks: '{"keys": []}'}]}
+---
+apiVersion: security.istio.io/v1
+kind: RequestAuthentication
+metadata: {name: books, namespace: shop}
+spec: {selector: {matchLabels: {app: books}}, jwtRules: [{issuer: https://a.example.com, jwks: '{"keys": []}'}]}
+"""
+
+
+async def test_an_item_that_moves_is_attributed_to_the_object_with_the_new_text() -> None:
+    proxies = [connection("books", "10.1.0.1")]
+    changed = mesh_of(OBJECTS + TOKENS.replace("https://a.example.com", "https://z.example.com"))
+    report = await compare_proxies([MemoryPages(OBJECTS + TOKENS, proxies)], changed)
+    names = {(cause.object.kind.name, cause.object.name) for cause in report.causes if cause.object is not None}
+    assert names == {("RequestAuthentication", "books")}
+
+
 ZTUNNEL = """
 ---
 apiVersion: security.istio.io/v1

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Literal
 
 from pilot.config.catalogue import Catalogue
 from pilot.config.object import ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef
 from pilot.debug.changes import LISTED, ChangedObject, ChangeLog
+from pilot.debug.field_changes import MAX_FIELDS, field_changes
 from pilot.debug.history import History
 from pilot.ingest.batch import ENDPOINTS, Commit
 from pilot.ingest.ledger import Ledger
@@ -36,14 +37,20 @@ class DashboardData:
         endpoints = sum(tables[table] for table in ENDPOINTS)
         written = {table for table in tables if table not in ENDPOINTS and self._is_written(table)}
         edits = [edit for of in (written, ENDPOINTS) for edit in _first(commit, of)]
-        objects = [
-            self._changed(table, key, row, _action(commit, table, row is None)) for table, key, row in edits[:LISTED]
-        ]
+        objects = list(itertools.islice(self._changed_objects(commit, edits), LISTED))
         total = sum(tables[table] for table in written)
         if total or endpoints:
             self.changes.record(event, objects, total, endpoints, proxies, commit.runs)
         else:
             self.changes.others.derivations += commit.runs
+
+    def _changed_objects(self, commit: Commit, edits: Iterable[Edit]) -> Iterator[ChangedObject]:
+        """Yield the objects of a commit, with the fields that differ, of which a change has at most `MAX_FIELDS`."""
+        rest = MAX_FIELDS
+        for table, key, row in edits:
+            fields = field_changes(commit.former.get((table, key)), row)[:rest] if rest else ()
+            rest -= len(fields)
+            yield self._changed(table, key, row, _action(commit, table, row is None))._replace(fields=fields)
 
     def _is_written(self, table: str) -> bool:
         """Return whether users write the rows of a table. The control plane adds the rows of the other tables."""

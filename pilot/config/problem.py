@@ -25,7 +25,9 @@ Messages quote the values of fields, and paths contain keys. Both can have a meg
 """
 
 
-_FAILURES_IN_FORCE = frozenset({"certificate-expired", "destination-not-found", "refused", "subset-not-found"})
+_FAILURES_IN_FORCE = frozenset(
+    {"certificate-expired", "destination-not-found", "no-ready-endpoint", "refused", "subset-not-found"}
+)
 """Codes of errors about objects that take effect, although requests or proxies fail because of them."""
 
 

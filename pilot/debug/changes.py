@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from pilot.config.group_kind import GroupKind
 from pilot.config.problem import ObjectRef, Problem, plain_problem
+from pilot.debug.field_changes import FieldChange
 from pilot.lib.xds_types import short_name
 
 KEPT, KEPT_ENDPOINTS = 200, 50
@@ -24,6 +25,7 @@ class ChangedObject(NamedTuple):
 
     `source` is the file or the other source that provides the object, or "" if it was deleted. `generation` and
     `manager` are those of the API server: the last client that wrote the specification. They are 0 and "" if unknown.
+    `fields` are the first fields whose values differ, if the change has updated the object.
     """
 
     action: Literal["add", "update", "delete", "change"]
@@ -34,6 +36,7 @@ class ChangedObject(NamedTuple):
     source: str = ""
     generation: int = 0
     manager: str = ""
+    fields: tuple[FieldChange, ...] = ()
 
     @property
     def ref(self) -> ObjectRef:
@@ -219,7 +222,7 @@ class ChangeLog:
         shown: dict[str, Any] = {
             "number": change.number,
             "time": change.time,
-            "objects": [o._asdict() for o in change.objects],
+            "objects": [o._asdict() | {"fields": [field._asdict() for field in o.fields]} for o in change.objects],
             "total": change.total,
             "endpoints": change.endpoints,
             "proxies": change.proxies,

@@ -27,6 +27,8 @@ ENDPOINTS_WAIT = 0.25
 
 In a large mesh, endpoints change all the time. Clients need the changes soon, and committing a few of them is cheap.
 """
+MAX_FORMER = 100
+"""Maximum number of former rows of a commit."""
 TURN = 0.001
 """Pause between two slices, in seconds. Other tasks can run during the pause."""
 
@@ -48,6 +50,7 @@ class Commit(NamedTuple):
     `hit` contains the affected watched nodes, and `arrivals` is the number of `put` calls. `first` and `last` are the
     times of the first and the last call, according to the batch's clock. `events` counts the rows that were added,
     updated or deleted in each table. `took` is the duration in seconds. `runs` is the number of derivations that ran.
+    `former` has the former rows of the first `MAX_FORMER` rows that were updated, except endpoints.
     """
 
     hit: list[Node]
@@ -58,6 +61,7 @@ class Commit(NamedTuple):
     events: Mapping[tuple[str, Event], int]
     took: float
     runs: int = 0
+    former: Mapping[tuple[str, Hashable], Any] = {}
 
 
 class Batch:
@@ -169,6 +173,7 @@ class Batch:
             changes = [(self._mesh.tables[table], key, row) for table, key, row in edits]
             for name, (table, key, row) in zip((name for name, _, _ in edits), changes, strict=True):
                 committing.events[name, _event(table, key, row)] += 1
+            committing.remember(changes)
             runs = self._mesh.runs
             committing.hit.update(dict.fromkeys(self._mesh.commit(changes)))
             committing.runs += self._mesh.runs - runs
@@ -199,6 +204,7 @@ class _Committing:
         self.hit: dict[Node, None] = {}
         self.edits: list[Edit] = []
         self.events: Counter[tuple[str, Event]] = Counter()
+        self.former: dict[tuple[str, Hashable], Any] = {}
         self.took, self.runs = 0.0, 0
         self._arrivals, self._first, self._last = arrivals, first, last
 
@@ -209,10 +215,26 @@ class _Committing:
         part.reverse()
         return part
 
+    def remember(self, changes: Iterable[tuple[Table[Any, Any], Hashable, Any]]) -> None:
+        """Record the former rows of changes that are about to be committed."""
+        for table, key, row in changes:
+            if len(self.former) >= MAX_FORMER:
+                return
+            if row is not None and table.name not in ENDPOINTS and (former := table.peek(key)) is not None:
+                self.former.setdefault((table.name, key), former)
+
     def commit(self) -> Commit:
         """Return the result of the commit."""
         return Commit(
-            list(self.hit), self.edits, self._arrivals, self._first, self._last, self.events, self.took, self.runs
+            list(self.hit),
+            self.edits,
+            self._arrivals,
+            self._first,
+            self._last,
+            self.events,
+            self.took,
+            self.runs,
+            self.former,
         )
 
 

@@ -15,6 +15,7 @@ from pilot.config.problem import ObjectRef, Problem
 from pilot.debug.application import application
 from pilot.debug.changes import ChangedObject
 from pilot.debug.dashboard import routes, stream
+from pilot.debug.field_changes import FieldChange
 from pilot.debug.sources import Sources
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.mesh.model.nack import Nack, NackKey
@@ -125,6 +126,21 @@ async def test_objects_that_changed_after_a_refusal_are_not_its_cause(page: Any,
     mesh.changes.record(7, [ChangedObject("update", ROUTE.kind.group, "VirtualService", "b", "r", "")], 1, 0, 0)
     await page.wait_for_selector(".recent li:has-text('changed VirtualService b/r has an error')")
     assert "built from" not in await headline(page)
+
+
+async def test_change_shows_the_old_and_the_new_value(page: Any, mesh: Sources) -> None:
+    fields = (FieldChange("spec.http[0].timeout", "5s", "1s"),)
+    changed = ChangedObject("update", NETWORKING, "VirtualService", "b", "r", "mesh.yaml", fields=fields)
+    mesh.changes.record(1, [changed], 1, 0, 0)
+    await page.wait_for_selector("#recent .field")
+    assert (await page.inner_text("#recent .field")).strip() == "spec.http[0].timeout: 5s → 1s"
+
+
+async def test_service_names_callers_with_the_policies_that_admit_them(page: Any) -> None:
+    await page.goto(f"{page.url.partition('#')[0]}#/service/a/web.a.svc.cluster.local")
+    sentence = page.locator("#detail section", has_text="Who may call it").locator("p").first
+    await sentence.wait_for()
+    assert await sentence.inner_text() == "May be called by front in a (AuthorizationPolicy a/web-front)."
 
 
 async def test_namespace_service_and_back(page: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from pilot.config.base import json_name
 from pilot.config.object import Object
-from pilot.config.problem import Problem, Problems, below, each, error, warning
+from pilot.config.problem import Problem, Problems, below, each, error, info
 from pilot.config.security.authorization_policy import (
     DRY_RUN,
     Action,
@@ -130,13 +130,13 @@ def _check_custom(rule: Rule) -> Problems:
 
 
 def _warn_of_tcp(rule: Rule) -> Problems:
-    """Yield a warning if a DENY rule denies all TCP connections because it has only HTTP attributes."""
+    """Yield a note if a DENY rule denies all TCP connections because it has only HTTP attributes."""
     sources = [item.source for item in rule.from_ if item.source is not None]
     operations = [item.operation for item in rule.to if item.operation is not None]
     knows_source = any(getattr(source, field) for source in sources for field in _TCP_SOURCES)
     knows_port = any(operation.ports or operation.not_ports for operation in operations)
     if (sources and not operations and not knows_source) or (operations and not knows_port):
-        yield warning(
+        yield info(
             "denies-tcp",
             "",
             "denies all connections to TCP ports, because the rule uses only HTTP attributes; add ports to restrict it",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from pilot.config.kinds.istio import GATEWAY, VIRTUAL_SERVICE
+from pilot.config.kinds.istio import GATEWAY, SIDECAR, VIRTUAL_SERVICE
 from pilot.config.kinds.kubernetes import SECRET
 from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef, Problem, plain_problem, plain_ref
 from pilot.debug import certificates
 from pilot.debug.dashboard.mesh import links_of_route, problem_hosts
+from pilot.debug.hidden_services import SidecarEffect, effects_of_sidecar
 from pilot.debug.object_delivery import find_delivery, find_key
 from pilot.debug.page import Refused
 from pilot.debug.pages.configuration import to_kubernetes
@@ -64,6 +65,7 @@ async def describe_object(sources: Sources, ref: ObjectRef) -> dict[str, Any]:
         "certificates": [validity._asdict() for validity in ends],
         "problems": [plain_problem(p) for p in problems],
         "routeProblems": [plain_problem(p) for p in await _route_problems(sources, ref, every)],
+        "effects": [effect.plain() for effect in await _sidecar_effects(sources, ref)],
         "delivery": delivery.plain() if delivery is not None else None,
         "invalid": any(p.is_rejection for p in problems),
     }
@@ -81,6 +83,12 @@ def _destination(db: Mesh, host: str) -> dict[str, str]:
         )
         similar = f"{name}.{names}.{domain}" if names else ""
     return {"host": host, "namespace": ref.namespace if ref is not None else "", "similar": similar}
+
+
+async def _sidecar_effects(sources: Sources, ref: ObjectRef) -> list[SidecarEffect]:
+    """Return the effects of a Sidecar on proxies, or [] for other kinds."""
+    is_sidecar = ref.kind == SIDECAR.id
+    return await effects_of_sidecar(sources, ObjectKey(ref.namespace, ref.name)) if is_sidecar else []
 
 
 async def _route_problems(sources: Sources, ref: ObjectRef, problems: list[Problem]) -> list[Problem]:

@@ -9,6 +9,7 @@ from typing import Any
 from pilot.config.problem import plain_ref
 from pilot.debug.dashboard.fleet import snapshot_stream
 from pilot.debug.dashboard.mesh import services_of_proxy
+from pilot.debug.hidden_services import effect_on_proxy
 from pilot.debug.page import NOT_CONNECTED, Refused
 from pilot.debug.pages.config_dump import plain, resources_of
 from pilot.debug.slices import collect_all
@@ -51,7 +52,7 @@ def describe_proxy(sources: Sources, proxy_id: str) -> dict[str, Any]:
                 "causes": [plain_ref(ref) for ref in nack.objects] if nack is not None else [],
             }
         )
-    proxy = connection.proxy
+    proxy, effect = connection.proxy, effect_on_proxy(db, connection.proxy_key)
     return {
         **snapshot_stream(connection).row.plain(now),
         "proxy": proxy.id,
@@ -59,6 +60,7 @@ def describe_proxy(sources: Sources, proxy_id: str) -> dict[str, Any]:
         "ips": proxy.ips[:10],
         "services": services_of_proxy(db, connection.proxy_key),
         "types": types,
+        "sidecar": effect.plain() if effect is not None else None,
     }
 
 

@@ -7,11 +7,12 @@ from itertools import islice
 from typing import Any
 
 from pilot.config.builtins import to_builtins
-from pilot.config.kinds.istio import AUTHORIZATION_POLICY, DESTINATION_RULE, PEER_AUTHENTICATION, SERVICE_ENTRY
-from pilot.config.kinds.kubernetes import SERVICE
+from pilot.config.kinds.istio import DESTINATION_RULE, PEER_AUTHENTICATION, SERVICE_ENTRY
+from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, SERVICE
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import ObjectRef, plain_problem, plain_ref
 from pilot.config.security.authorization_policy import AuthorizationPolicy, From, Rule, dry_run
+from pilot.debug.dashboard.callers import list_callers
 from pilot.debug.dashboard.mesh import (
     USABLE,
     MeshContext,
@@ -34,6 +35,7 @@ from pilot.debug.dashboard.service_routes import (
     first_port_endpoints,
     list_routes,
 )
+from pilot.debug.hidden_services import effects_on_service
 from pilot.debug.page import Refused
 from pilot.debug.slices import collect_all, collect_present
 from pilot.debug.sources import ConnectedProxy, Sources
@@ -73,7 +75,7 @@ async def describe_service(sources: Sources, graph: MeshGraph, context: MeshCont
     problems = [p for p, of in context.problems if ref.hostname in of or _is_about(p.object, facts)]
     peer_policies = _peer_authentications(db, target)
     reasons = [
-        *_endpoint_reasons(facts, target),
+        *_endpoint_reasons(db, facts, target),
         *_proxy_reasons(context, ref),
         *(reason for route in routes for reason in route.reasons),
         *_tls_reasons(facts, rules, peer_policies),
@@ -93,14 +95,8 @@ async def describe_service(sources: Sources, graph: MeshGraph, context: MeshCont
         "mtlsBy": [plain_ref(ObjectRef(PEER_AUTHENTICATION.id, *key)) for key in peer_policies],
         "access": facts.access,
         "accounts": facts.accounts,
-        "callers": [
-            {
-                "namespace": c.namespace,
-                "account": c.account,
-                "by": plain_ref(ObjectRef(AUTHORIZATION_POLICY.id, *c.policy)),
-            }
-            for c in facts.callers[:MAX_RULES]
-        ],
+        "callers": [caller.plain() for caller in list_callers(policies)],
+        "hiddenBy": await effects_on_service(sources, ref),
         "policies": [show_policy(row) for row in policies[:MAX_RULES]],
         "identityBy": [plain_ref(row.ref) for row in _identity_policies(policies)[:MAX_RULES]],
         "routes": [route.shown for route in routes],
@@ -147,7 +143,7 @@ def _endpoints(db: Mesh, target: Service, proxies: Mapping[str, ConnectedProxy])
         }
 
 
-def _endpoint_reasons(facts: ServiceFacts, target: Service) -> Iterator[ServiceReason]:
+def _endpoint_reasons(db: Mesh, facts: ServiceFacts, target: Service) -> Iterator[ServiceReason]:
     if not target.ports:
         yield ServiceReason("warning", "It has no ports.", _declaration(target))
     elif not facts.total:
@@ -155,9 +151,20 @@ def _endpoint_reasons(facts: ServiceFacts, target: Service) -> Iterator[ServiceR
             "warning", "It has no endpoints: no Pod matches its selector, or none is running.", _declaration(target)
         )
     elif facts.is_unready:
-        yield ServiceReason("error", _unready_text(facts.total), _declaration(target))
+        yield ServiceReason("error", _unready_text(facts.total), _endpoints_object(db, target))
     elif 0 < facts.ready < facts.total:
-        yield ServiceReason("warning", f"{facts.total - facts.ready} of its {facts.total} endpoints are not ready.")
+        text = f"{facts.total - facts.ready} of its {facts.total} endpoints are not ready."
+        yield ServiceReason("warning", text, _endpoints_object(db, target))
+
+
+def _endpoints_object(db: Mesh, target: Service) -> ObjectRef:
+    """Return the first EndpointSlice of a service with an endpoint that is not ready, or else its declaration."""
+    keys = ENDPOINT_SLICE.keys(db, "service", target.source) if target.registry is Registry.KUBERNETES else ()
+    for key in sorted(keys):
+        row = ENDPOINT_SLICE.get(db, key)
+        if row is not None and any(e.conditions.ready is False for e in row.spec.endpoints):
+            return row.ref
+    return _declaration(target)
 
 
 def _unready_text(total: int) -> str:

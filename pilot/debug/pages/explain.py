@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 from pilot.config.group_kind import parse_kind
 from pilot.config.object import ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef
+from pilot.debug.hidden_services import hiding_sidecar
 from pilot.debug.page import Later, Query, Refused, requested_connection
 from pilot.debug.pages.config_dump import group_resources, requested_names
 from pilot.debug.pages.places import FilePlace, find_places
@@ -72,6 +73,8 @@ async def explain_page(sources: Sources, query: Query) -> Any:
             for resources in await collect_all(group_resources(sources.db, group) for _, group in groups)
             for resource in resources
         ]
+        if (sidecar := _hiding_sidecar(sources, connection, name)) is not None:
+            raise Refused(404, f"{connection.proxy.id} has no resource {name!r}: hidden by Sidecar {sidecar}\n")
         return Later(lambda: _refuse(connection.proxy.id, name, names))
     own_cluster = sources.db.settings.registry.cluster_id
     refs = (_ref(reason, own_cluster) for part in explained for reason in part.reasons())
@@ -217,6 +220,15 @@ def _name(node: Node) -> str:
     """
     name = str(node.fn)
     return f"{name} {node.args[0]}" if name.endswith(" by") else name
+
+
+def _hiding_sidecar(sources: Sources, connection: ConnectedProxy, name: str) -> str | None:
+    """Return the namespace and name of the Sidecar that hides the service of a cluster, or None."""
+    direction, bar, rest = name.partition("|")
+    if not bar or direction != "outbound":
+        return None
+    sidecar = hiding_sidecar(sources.db, connection.proxy_key, rest.rpartition("|")[2])
+    return f"{sidecar.namespace}/{sidecar.name}" if sidecar is not None else None
 
 
 def _refuse(proxy: str, name: str, names: list[str]) -> NoReturn:

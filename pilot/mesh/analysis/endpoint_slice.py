@@ -6,7 +6,7 @@ from pilot.config.indexes import SERVICE_NAME_LABEL, is_unready_slice
 from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, SERVICE
 from pilot.config.kubernetes.endpoint_slice import EndpointSlice
 from pilot.config.object import Object, ObjectKey, RegistryKey
-from pilot.config.problem import Problem, Problems, warning
+from pilot.config.problem import Problem, Problems, error
 from pilot.derive import derived
 from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.tables.database import Mesh
@@ -37,6 +37,6 @@ def _check(db: Mesh, key: RegistryKey, o: Object[EndpointSlice]) -> Problems:
         return
     count = sum(len(row.spec.endpoints) for row in slices.values())
     text = "its only endpoint is not ready" if count == 1 else f"none of its {count} endpoints is ready"
-    yield warning(
+    yield error(
         "no-ready-endpoint", "endpoints", f"Service {owner.namespace}/{owner.name}: {text}, so requests get 503"
     )

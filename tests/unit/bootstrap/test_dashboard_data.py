@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 
 from pilot.bootstrap.dashboard_data import DashboardData
@@ -54,7 +55,7 @@ def test_changed_object_has_its_source(data: DashboardData, ledger: Ledger) -> N
     (change,) = data.changes
     assert (change.number, change.total, change.endpoints, change.proxies) == (7, 1, 0, 3)
     assert change.objects == [
-        ("add", "networking.istio.io", "DestinationRule", "a", "r", "/mesh/a.yaml", 0, ""),
+        ("add", "networking.istio.io", "DestinationRule", "a", "r", "/mesh/a.yaml", 0, "", ()),
     ]
     assert data.document_of(row.ref, "Kubernetes") == "/mesh/a.yaml"
     assert data.document_of(row.ref._replace(name="other"), "Kubernetes") == ""
@@ -94,3 +95,11 @@ def test_objects_of_a_change_are_limited(data: DashboardData) -> None:
 def test_rows_that_nobody_writes_are_not_recorded(data: DashboardData) -> None:
     data.on_change(1, commit(("AllocatedAddress", "x", 1)), 0)
     assert list(data.changes) == []
+
+
+def test_changed_object_has_the_fields_that_differ(data: DashboardData) -> None:
+    former, row = rule(), rule()
+    row = msgspec.structs.replace(row, spec=msgspec.structs.replace(row.spec, host="shop"))
+    data.on_change(8, commit((RULE, KEY, row), update=1)._replace(former={(RULE, KEY): former}), 3)
+    (change,) = data.changes
+    assert [tuple(field) for field in change.objects[0].fields] == [("spec.host", "web", "shop")]

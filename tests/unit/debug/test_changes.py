@@ -32,7 +32,7 @@ def test_delivery_is_current_until_it_has_ended() -> None:
     log.finish(1, Outcome(acknowledged=2, nacked=1, seconds_99=2.0))
     shown = log.plain(change)
     assert (shown["acknowledged"], shown["refused"], shown["p99"], shown["done"]) == (2, 1, 2.0, True)
-    assert shown["objects"] == [WEB._asdict()]
+    assert shown["objects"] == [WEB._asdict() | {"fields": []}]
 
 
 def test_change_that_affects_no_proxy_is_done() -> None:

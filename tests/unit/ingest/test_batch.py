@@ -7,7 +7,7 @@ from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, POD, SERVICE
 from pilot.config.kubernetes.service import Service
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.derive import Node, derived
-from pilot.ingest.batch import LONG, SLICES, Batch, Commit
+from pilot.ingest.batch import LONG, MAX_FORMER, SLICES, Batch, Commit
 from pilot.lib.duration import parse_duration
 from pilot.mesh.tables.database import Mesh
 from testing.mesh.clock import VirtualClock
@@ -216,3 +216,23 @@ def test_endpoint_edits_skip_the_debounce_when_configured() -> None:
     assert len(harness.batch) == 2, "endpoints batched with other edits wait for quiet"
     harness.clock.advance(0.1)
     assert len(harness.batch) == 0
+
+
+def test_commit_has_the_former_rows_of_those_that_were_updated() -> None:
+    harness = Batching()
+    harness.batch.put([(SERVICE.table_name, KEY, row())])
+    harness.batch.flush()
+    harness.batch.put([(SERVICE.table_name, KEY, row("NodePort"))])
+    harness.batch.flush()
+    harness.batch.put([(SERVICE.table_name, KEY, None)])
+    harness.batch.flush()
+    assert [commit.former for _, commit in harness.commits] == [{}, {(SERVICE.table_name, KEY): row()}, {}]
+
+
+def test_former_rows_are_limited() -> None:
+    harness = Batching()
+    keys = [KEY._replace(name=f"s{number}") for number in range(MAX_FORMER + 1)]
+    for kind in ("ClusterIP", "NodePort"):
+        harness.batch.put([(SERVICE.table_name, key, row(kind)) for key in keys])
+        harness.batch.flush()
+    assert len(harness.commits[-1][1].former) == MAX_FORMER

@@ -110,7 +110,17 @@ def _title(change: dict[str, Any]) -> str:
     names = [_name(one) for one in change["objects"][:_NAMED]]
     rest = change["total"] + change["endpoints"] - len(names)
     more = f" and {rest} more" if rest > 0 else ""
-    return f"{', '.join(names)}{more}{'; has errors' if change['errors'] else ''}"
+    return f"{', '.join(names)}{more}{_fields(change)}{'; has errors' if change['errors'] else ''}"
+
+
+def _fields(change: dict[str, Any]) -> str:
+    """Return the first field that a change has updated, with its values, and the number of the others."""
+    fields = [field for one in change["objects"] for field in one.get("fields", ())]
+    if not fields:
+        return ""
+    path, old, new = (fields[0][name] for name in ("path", "old", "new"))
+    values = f": {old or 'not set'} → {new or 'not set'}" if old or new else ""
+    return f"; {path}{values}{f' and {len(fields) - 1} more fields' if len(fields) > 1 else ''}"
 
 
 def _name(one: dict[str, Any]) -> str:

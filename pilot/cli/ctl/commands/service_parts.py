@@ -8,6 +8,7 @@ from typing import Any
 from pilot.cli.ctl.output import TextTable
 
 Plain = dict[str, Any]
+_REQUESTS = (("requests", "*"), ("exceptions", "-"))
 
 
 def service_parts(page: Plain) -> Iterator[str | TextTable]:
@@ -18,6 +19,8 @@ def service_parts(page: Plain) -> Iterator[str | TextTable]:
     yield f"Mutual TLS: {page['mtls']}, by {by}"
     for title, table in (
         ("Why requests may fail:", _reasons(page)),
+        ("Hidden by Sidecars:", _hidden(page["hiddenBy"])),
+        ("Callers:", _callers(page["callers"])),
         ("Routes:", _routes(page["routes"])),
         ("Destination rules:", _rules(page["rules"])),
         ("Policies:", _policies(page["policies"])),
@@ -37,6 +40,22 @@ def _reasons(page: Plain) -> TextTable:
     rows = [(reason["severity"], _name(reason["object"]), reason["text"]) for reason in page["reasons"]]
     rows += [(p["severity"], _name(p), f"{p['path']} {p['message']}".strip()) for p in page["problems"]]
     return TextTable(("SEVERITY", "OBJECT", "REASON"), rows)
+
+
+def _hidden(effects: list[Plain]) -> TextTable:
+    rows = [(_name(effect["sidecar"]), effect["namespace"], effect["proxies"]) for effect in effects]
+    return TextTable(("OBJECT", "NAMESPACE", "PROXIES"), rows)
+
+
+def _callers(callers: list[Plain]) -> TextTable:
+    rows = [
+        (
+            f"{one['namespace']}/{one['account'] or '*'}" if one["namespace"] else "*",
+            *("; ".join(requests["text"] for requests in one[part]) or none for part, none in _REQUESTS),
+        )
+        for one in callers
+    ]
+    return TextTable(("CALLER", "REQUESTS", "EXCEPT"), rows)
 
 
 def _routes(routes: list[Plain]) -> TextTable:

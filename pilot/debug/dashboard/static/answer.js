@@ -1,7 +1,7 @@
 // The state of the mesh in one sentence, and what else is affected.
 import { ago, clock, count, h, link, mark, nameOf, number, objectLink, serviceLink, show, span, to, toProxy } from "./dom.js";
 
-const DAY = 86400;
+const DAY = 86400, MANY = 0.1; // the share of proxies that do not respond from which on this is an error
 const TYPES = { cds: "clusters", eds: "endpoints", lds: "listeners", rds: "routes", sds: "secrets", ecds: "extensions", nds: "names" };
 
 export const proxyName = (row) => (row.name.includes(".") ? row.name : `${row.name}.${row.namespace}`);
@@ -38,46 +38,49 @@ function refusal(refused, total, changes, now) {
   ];
 }
 
-// Returns findings, worst first: {level, parts, href}. `parts` are texts and links.
+export const ELSEWHERE = new Set(["refused", "no-ready-endpoint"]); // codes of errors that other findings report
+
+// Returns findings: {level, impact, parts}. Those of the worst level are first, and among them those that affect most
+// proxies or services. `parts` are texts and links.
 export function findings(state, now) {
   const { fleet, problems, certificates, mesh, changes } = state, results = [];
   const refused = fleet.unhealthy.filter((row) => row.state === "refused"), stale = fleet.unhealthy.filter((row) => row.state === "stale");
-  const errors = problems.items.filter((problem) => problem.severity === "error" && problem.code !== "refused");
-  const mistakes = problems.counts.errors - problems.items.filter((problem) => problem.code === "refused").length;
+  const errors = problems.items.filter((problem) => problem.severity === "error" && !ELSEWHERE.has(problem.code));
+  const mistakes = problems.counts.errors - problems.items.filter((problem) => ELSEWHERE.has(problem.code)).length;
   if (fleet.refused) {
-    results.push({ level: "bad", parts: refusal(refused, fleet.refused, changes, now) });
+    results.push({ level: "bad", impact: fleet.refused, parts: refusal(refused, fleet.refused, changes, now) });
   }
   if (mistakes > 0) {
     const first = errors[0];
     const parts = mistakes === 1 && first
       ? [first.kind ? objectLink(first, first.path) : h("b", {}, first.file || "A file"), " has an error", first.path ? [" at ", h("code", {}, first.path)] : "", `: ${first.message}.`]
-      : [link(to("problems") + "?severity=error&code=-refused", count(mistakes, "error")), " in configuration objects, the first in ", first?.kind ? objectLink(first, first.path) : first?.file || "a file", "."];
-    results.push({ level: "bad", parts });
+      : [link(to("problems") + "?severity=error&code=-elsewhere", count(mistakes, "error")), " in configuration objects, the first in ", first?.kind ? objectLink(first, first.path) : first?.file || "a file", first ? `: ${cut(first.message, 160)}.` : "."];
+    results.push({ level: "bad", impact: mistakes, parts });
   }
   if (fleet.stale) {
     const first = stale[0];
     const parts = [`${number(fleet.proxies - fleet.stale - fleet.refused)} of ${count(fleet.proxies, "proxy is", "proxies are")} up to date; `];
     if (fleet.stale === 1 && first) parts.push(link(toProxy(first.id), proxyName(first)), ` has not acknowledged its configuration for ${span(now - first.waits_since)}.`);
     else parts.push(link(to("proxies") + "?state=stale", count(fleet.stale, "proxy", "proxies")), ` have not acknowledged theirs${first ? `, the first for ${span(now - first.waits_since)}` : ""}.`);
-    results.push({ level: "warn", parts });
+    results.push({ level: fleet.stale > MANY * fleet.proxies ? "bad" : "warn", impact: fleet.stale, parts });
   }
   const inUse = certificates.filter(isUsed), ended = inUse.filter((one) => one.ends < now), ending = inUse.filter((one) => one.ends >= now && one.ends < now + 7 * DAY);
-  if (ended.length) results.push({ level: "bad", parts: [certificatesLink(ended), ` expired${ended.length === 1 ? ` ${span(now - ended[0].ends)} ago` : ""}.`] });
+  if (ended.length) results.push({ level: "bad", impact: ended.length, parts: [certificatesLink(ended), ` expired${ended.length === 1 ? ` ${span(now - ended[0].ends)} ago` : ""}.`] });
   if (ending.length) results.push({ level: "warn", parts: [certificatesLink(ending), ending.length === 1 ? ` expires in ${span(ending[0].ends - now)}.` : ` expire within a week, the first in ${span(Math.min(...ending.map((one) => one.ends)) - now)}.`] });
   results.push(...ofServices(mesh, "unready", "unready_host", "bad", ["has no ready endpoint: requests get 503", "have no ready endpoint"]));
   results.push(...ofServices(mesh, "faults", "faulty_host", "warn", ["has injected faults", "have injected faults"]));
   const current = changes.find((change) => !change.done && change.proxies > (change.acknowledged || 0));
   if (current && !fleet.stale) results.push({ level: "busy", parts: [link(to("changes"), "A change"), ` is being delivered: ${number(current.acknowledged || 0)} of ${number(current.proxies)} proxies have it.`] });
   if (!results.some((one) => one.level === "bad" || one.level === "warn")) results.unshift({ level: fleet.proxies ? "ok" : "note", parts: [calm(state)] });
-  return results.sort((a, b) => LEVELS.indexOf(a.level) - LEVELS.indexOf(b.level));
+  return results.sort((a, b) => LEVELS.indexOf(a.level) - LEVELS.indexOf(b.level) || (b.impact || 0) - (a.impact || 0));
 }
 
 // What is the matter with services of which the namespaces have a number and the first host.
 function ofServices(mesh, field, first, level, [one, many]) {
   const namespaces = (mesh?.namespaces || []).filter((namespace) => namespace[field]), total = namespaces.reduce((sum, namespace) => sum + namespace[field], 0);
   if (!total) return [];
-  if (total === 1) return [{ level, parts: [serviceLink({ namespace: namespaces[0].name, host: namespaces[0][first] }), ` in ${namespaces[0].name} ${one}.`] }];
-  return [{ level, parts: [`${number(total)} services ${many}, in `, listed(namespaces.map((namespace) => link(to("namespace", namespace.name), namespace.name))), "."] }];
+  if (total === 1) return [{ level, impact: 1, parts: [serviceLink({ namespace: namespaces[0].name, host: namespaces[0][first] }), ` in ${namespaces[0].name} ${one}.`] }];
+  return [{ level, impact: total, parts: [`${number(total)} services ${many}, in `, listed(namespaces.map((namespace) => link(to("namespace", namespace.name), namespace.name))), "."] }];
 }
 
 const LEVELS = ["bad", "warn", "ok", "note", "busy"];

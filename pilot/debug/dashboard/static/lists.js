@@ -1,6 +1,6 @@
 // Lists: problems, proxies, changes and certificates.
 import { ago, bytes, clock, command, count, duration, fold, h, link, list, mark, nameOf, number, objectLink, section, serviceLink, span, table, to, toObject, toProxy, zone } from "./dom.js";
-import { changeName, errorOf, isUsed, listed, proxyName, typesOf } from "./answer.js";
+import { changeName, ELSEWHERE, errorOf, isUsed, listed, proxyName, typesOf } from "./answer.js";
 
 const MOST = 100, RECENT = 8, NAMED = 3, MANY = 100, DAY = 86400;
 export const LEVEL = { error: "bad", warning: "warn", info: "note" };
@@ -27,12 +27,12 @@ const filterLinks = (label, name, options, query, base) => h(
 
 export function drawProblems(state, query) {
   const { counts, items } = state.problems, severity = query.get("severity") || "", namespace = query.get("namespace") || "", about = query.get("about") || "", code = query.get("code") || "";
-  const matching = items.filter((one) => (!severity || one.severity === severity) && (!namespace || one.namespace === namespace) && (!about || nameOf(one) === about) && (!code || (code === "-refused" ? one.code !== "refused" : one.code === code)));
+  const matching = items.filter((one) => (!severity || one.severity === severity) && (!namespace || one.namespace === namespace) && (!about || nameOf(one) === about) && (!code || (code === "-elsewhere" ? !ELSEWHERE.has(one.code) : one.code === code)));
   const options = [["", `all ${number(counts.errors + counts.warnings + (counts.infos || 0))}`], ["error", count(counts.errors, "error")], ["warning", count(counts.warnings, "warning")], ["info", count(counts.infos || 0, "note")]];
   return [
     h("h2", {}, "Problems"), filterLinks("Severity", "severity", options, query, to("problems")),
     namespace ? h("p", {}, `In namespace ${namespace}. `, link(to("problems"), "Show all")) : null,
-    code === "-refused" ? h("p", {}, "Without those that proxies report. ", link(to("problems"), "Show all")) : null,
+    code === "-elsewhere" ? h("p", {}, "Without rejections by proxies and services without ready endpoints. ", link(to("problems"), "Show all")) : null,
     matching.length ? list(matching.slice(0, MOST), problemItem) : h("p", { class: "none" }, items.length ? "No problem of this sort." : "There are no problems."),
     matching.length > MOST ? h("p", {}, `${number(matching.length - MOST)} more: choose a severity, or see `, link("/debug/problemz?pretty", "all as JSON"), ".") : null,
     h("p", { class: "soft" }, "CLI:"), command(`pilotctl problems${namespace ? ` -n ${namespace}` : ""}`),
@@ -65,12 +65,14 @@ export function stateText(row, now) {
 }
 
 // How far a change has been delivered: a bar and numbers. The tooltip has the times and the costs.
-export function delivery(change) {
+export function delivery(change, { unhealthy }) {
   const total = change.proxies - (change.unchanged || 0);
   if (!total) return h("span", { class: "delivery soft", title: cost(change) }, "affects no proxy");
-  const done = change.acknowledged || 0, refused = change.refused || 0, gone = change.gone || 0;
+  const since = unhealthy.filter((row) => row.state === "refused" && row.error_since < change.time).length; // they rejected an earlier change too
+  const before = Math.min(change.refused || 0, since), refused = (change.refused || 0) - before;
+  const done = change.acknowledged || 0, gone = change.gone || 0;
   const bar = h("span", { class: "bar", role: "img", "aria-label": `${done} of ${total} proxies` }, h("i", { class: "ok", style: { width: `${(100 * done) / total}%` } }), h("i", { class: "bad", style: { width: `${(100 * refused) / total}%` } }));
-  const more = [refused && `${number(refused)} rejected`, gone && `${number(gone)} disconnected`].filter(Boolean).join(", ");
+  const more = [refused && `${number(refused)} rejected`, before && `${number(before)} still ${before === 1 ? "rejects" : "reject"} an earlier one`, gone && `${number(gone)} disconnected`].filter(Boolean).join(", ");
   const lasts = !change.done && `for ${span(change.seconds || 0)}`;
   return h("span", { class: "delivery", title: cost(change) }, bar, h("span", { class: refused ? "bad" : "" }, `${number(done)}/${number(total)}${more ? `, ${more}` : ""}`), lasts ? h("span", { class: "soft" }, lasts) : null);
 }
@@ -94,16 +96,21 @@ function errorMark(one, problems) {
   return problem ? [" ", h("a", { class: "mark bad", href: toObject(one, problem.path || ""), title: problem.message }, "has an error")] : null;
 }
 
+// The fields of an object that changed, with their old and new values. Values of Secrets are not sent.
+const value = (text) => (text ? h("code", {}, text) : "not set");
+export const fieldChange = ({ path, old, new: next }) => [h("code", {}, path), old || next ? [": ", value(old), " → ", value(next)] : " changed"];
+const fieldsOf = (one) => (one.fields?.length ? h("ul", { class: "fields" }, one.fields.map((field) => h("li", {}, fieldChange(field)))) : null);
+
 const changed = (one, problems) => [`${ACTION[one.action]} `, one.kind === "MeshConfig" ? h("b", {}, `${one.kind} ${one.name}`) : objectLink(one), errorMark(one, problems)];
 const origin = (one) => [one.source ? h("span", { class: "soft" }, ` from ${one.source.startsWith("/") ? one.source.split("/").slice(-2).join("/") : one.source}`) : null, one.manager ? h("span", { class: "soft" }, ` by ${one.manager}`) : null];
 const when = (change) => h("span", {}, h("time", {}, clock(change.time, true)), h("span", { class: "soft age", "data-time": change.time }, ago(change.time)));
 const endpointsOf = (change) => count(change.endpoints, "Pod or EndpointSlice", "Pods and EndpointSlices");
 
-export function changeItem(change, { problems: { items } }) {
-  const objects = change.objects.map((one) => h("li", {}, changed(one, items), origin(one)));
+export function changeItem(change, { problems: { items }, fleet }) {
+  const objects = change.objects.map((one) => h("li", {}, changed(one, items), origin(one), fieldsOf(one)));
   const more = change.total - objects.length;
   const list = h("ul", {}, objects, more > 0 ? h("li", { class: "soft" }, `and ${number(more)} more objects`) : null, change.endpoints ? h("li", { class: "soft" }, endpointsOf(change)) : null);
-  return h("li", { class: "change" }, h("div", { class: "line" }, when(change), delivery(change)), objects.length > 3 ? fold(`change ${change.number}`, changeName(change), false, list) : list);
+  return h("li", { class: "change" }, h("div", { class: "line" }, when(change), delivery(change, fleet)), objects.length > 3 ? fold(`change ${change.number}`, changeName(change), false, list) : list);
 }
 
 // The last changes above the graph, in one line each.
@@ -111,7 +118,7 @@ export function recentChanges(state) {
   const changes = state.changes.slice(0, RECENT);
   return [
     h("h2", {}, link(to("changes"), "What changed")),
-    changes.length ? h("ul", { class: "recent" }, changes.map((change) => h("li", {}, h("time", {}, clock(change.time, true)), h("span", { class: "what" }, brief(change, state.problems.items)), delivery(change)))) : h("p", { class: "none" }, "Nothing has changed since the control plane started."),
+    changes.length ? h("ul", { class: "recent" }, changes.map((change) => h("li", {}, h("time", {}, clock(change.time, true)), h("span", { class: "what" }, brief(change, state.problems.items)), delivery(change, state.fleet)))) : h("p", { class: "none" }, "Nothing has changed since the control plane started."),
   ];
 }
 
@@ -120,7 +127,8 @@ function brief(change, problems) {
   if (change.total > MANY) return [count(change.total, "object"), change.endpoints ? ` and ${endpointsOf(change)}` : ""];
   const first = [...change.objects].sort((a, b) => Boolean(errorOfObject(b, problems)) - Boolean(errorOfObject(a, problems))).slice(0, NAMED), rest = change.total - first.length;
   const more = [rest > 0 && `${number(rest)} more`, change.endpoints && endpointsOf(change)].filter(Boolean).join(" and ");
-  return [first.map((one, index) => [index ? ", " : "", changed(one, problems)]), more ? h("span", { class: first.length ? "soft" : "" }, `${first.length ? " and " : ""}${more}`) : null];
+  const fields = change.objects.flatMap((one) => one.fields || []), others = fields.length - 1;
+  return [first.map((one, index) => [index ? ", " : "", changed(one, problems)]), fields.length ? h("span", { class: "soft field" }, " ", fieldChange(fields[0]), others > 0 ? ` and ${count(others, "more field")}` : "") : null, more ? h("span", { class: first.length ? "soft" : "" }, `${first.length ? " and " : ""}${more}`) : null];
 }
 
 export function drawChanges(state, query) {

@@ -195,7 +195,7 @@ function drawHead() {
   drawAnswer(by("answer"), state, now(), !isOverview);
   drawTiles(by("tiles"), state, !isOverview);
   recent.hidden = !isOverview || isEmpty();
-  if (!recent.hidden && !(recents.changes === state.changes && recents.problems === state.problems)) { recents = { ...state }; show(recent, recentChanges(state)); }
+  if (!recent.hidden && !(recents.changes === state.changes && recents.problems === state.problems && recents.fleet === state.fleet)) { recents = { ...state }; show(recent, recentChanges(state)); }
 }
 
 // -- data ------------------------------------------------------------------------------------------------------------

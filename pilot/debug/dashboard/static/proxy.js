@@ -18,6 +18,7 @@ export function drawProxy(answer, type, resource, now) {
     h("h2", {}, proxyName(answer)), h("p", {}, mark(STATE[answer.state], stateText(answer, now))),
     h("p", { class: "soft" }, `${answer.kind} ${answer.version} · ${answer.ips.join(", ")} · connected for ${span(now - answer.since)} · `, link(to("namespace", answer.namespace), `namespace ${answer.namespace}`)),
     answer.services.length ? h("p", {}, "Serves ", answer.services.slice(0, 6).map(([host, namespace], index) => [index ? ", " : "", serviceLink({ host, namespace })]), answer.services.length > 6 ? ` and ${answer.services.length - 6} more` : "", ".") : null,
+    answer.sidecar ? h("p", {}, `Sees ${count(answer.sidecar.services, "service")}; ${number(answer.sidecar.hidden)} others are hidden by `, objectLink(answer.sidecar.sidecar), ".") : null,
     type ? null : section("State by type", table(["type", "state", "last sent", "message"], rows)),
     section(type ? `Its ${titleOf(type)}` : "Its configuration", tabs, h("div", { id: "resources", "data-own": true }, type ? "Loading …" : null)),
     section("CLI", command(`pilotctl proxy-status ${pod}`), type ? command(`pilotctl proxy-config ${(TYPES.find(([name]) => name === type) || [0, 0, type])[2]} ${pod}`) : null, resource ? command(`pilotctl explain ${pod} '${resource}'`) : null),

@@ -1,5 +1,5 @@
 // One service: why requests fail, who may call it, routes, rules, endpoints and what changed. And one namespace, one line.
-import { ask, command, compare, count, fold, h, link, mark, nameOf, number, objectLink, section, serviceLink, shortHost, show, table, to, toObject, toProxy } from "./dom.js";
+import { ask, clock, command, compare, count, fold, h, link, mark, nameOf, number, objectLink, section, serviceLink, shortHost, show, table, to, toObject, toProxy } from "./dom.js";
 import { changeItem, LEVEL, problemItem, STATE, stateText } from "./lists.js";
 import { levelOf, nameOfPlace, rateText, wordsOf } from "./graph.js";
 import { listed, proxyName } from "./answer.js";
@@ -15,7 +15,7 @@ export function drawService(service, state) {
   return [
     h("h2", {}, name), h("p", { class: "soft" }, `${host} · ports ${service.ports.map((port) => `${port.number} ${port.protocol}`).join(", ") || "none"} · `, link(to("namespace", namespace), `namespace ${namespace}`), " · ", objectLink(service.source)),
     verdict(service, traffic), traffic ? h("p", {}, h("b", {}, "Traffic: "), rateText(traffic)) : null,
-    callers(service, state),
+    hidden(service, state), callers(service, state),
     section("Routes", service.routes.length ? service.routes.map(route) : h("p", {}, "No VirtualService or HTTPRoute applies to it: requests go to its endpoints.")),
     service.rules.length ? section("Destination rules", service.rules.map(rule)) : null,
     section(`Endpoints: ${service.total < 0 ? "none by design" : `${service.ready} of ${service.total} ready`}`, endpoints(service)),
@@ -35,14 +35,39 @@ function verdict(service, traffic) {
 }
 
 function callers(service, state) {
-  const named = service.callers, rules = service.policies.map(policy);
+  const rules = service.policies.map(policy), named = service.callers.filter((one) => one.namespace), [everybody] = service.callers.filter((one) => !one.namespace);
   const everyone = service.mtls === "STRICT" ? "every workload of the mesh" : "everybody, inside and outside of the mesh";
-  const text = { open: ["May be called by ", h("b", {}, everyone), service.policies.length ? "." : ": no policy applies to it."], closed: [h("b", {}, "Nobody"), " may call it."], restricted: [named.length ? "May be called by:" : "May be called if a rule matches:"] }[service.access];
+  const only = everybody?.requests.length ? [": ", texts(everybody.requests)] : "", ends = !service.policies.length ? ": no policy applies to it." : ".";
+  const text = service.access === "closed" ? [h("b", {}, "Nobody"), " may call it."]
+    : service.access === "open" || everybody ? ["May be called by ", h("b", {}, everyone), only, everybody ? except(everybody) : "", everybody && named.length ? "; and by:" : ends]
+      : named.length === 1 ? ["May be called by ", caller(named[0]), "."] : named.length ? "May be called by:" : "May be called if a rule matches:";
   return section(
-    "Who may call it", h("p", {}, text),
-    service.access === "restricted" && named.length ? h("ul", {}, named.map((one) => h("li", {}, h("b", {}, one.account || "every workload"), " in ", link(to("namespace", one.namespace), one.namespace), h("span", { class: "soft" }, " because of "), objectLink(one.by)))) : null,
+    "Who may call it", h("p", {}, text), service.access === "restricted" && named.length > (everybody ? 0 : 1) ? h("ul", {}, named.map((one) => h("li", {}, caller(one)))) : null,
     plainText(service), rules.length ? fold("policies", count(rules.length, "policy", "policies"), rules.length < 4, rules) : null, tryCall(service, state),
   );
+}
+
+const requestsOf = ({ text }) => text === "every request" ? text : h("code", {}, text);
+const texts = (requests) => requests.map((one, index) => [index ? ", " : "", requestsOf(one)]);
+const policiesOf = (requests) => [...new Map(requests.map((one) => [nameOf(one.by), one.by])).values()].map((by, index) => [index ? ", " : "", objectLink(by)]);
+
+// The requests that DENY policies refuse.
+const except = (one) => (one.exceptions.length ? [", except ", texts(one.exceptions), " (", policiesOf(one.exceptions), ")"] : "");
+
+// A caller with the requests that it may make, and the policies that say so.
+function caller(one) {
+  const isLimited = one.requests.some(({ text }) => text !== "every request");
+  return [h("b", {}, one.account || "every workload"), " in ", link(to("namespace", one.namespace), one.namespace), isLimited ? [": ", texts(one.requests)] : "", " (", policiesOf(one.requests), ")", except(one)];
+}
+
+// The Sidecars that hide the service, since they last changed.
+function hidden(service, { changes }) {
+  if (!service.hiddenBy.length) return null;
+  const items = service.hiddenBy.map((one) => {
+    const last = changes.find((change) => change.objects.some((object) => object.kind === "Sidecar" && nameOf(object) === nameOf(one.sidecar)));
+    return h("li", {}, mark("note", "hidden"), " from ", count(one.proxies, "proxy", "proxies"), " in ", link(to("namespace", one.namespace), one.namespace), " by ", objectLink(one.sidecar), last ? ` since ${clock(last.time, true)}` : "", ": their requests do not use its routes and endpoints.");
+  });
+  return section("Where it is hidden", h("ul", { class: "items" }, items));
 }
 
 // Whether callers may use plain text, and which objects decide that.

@@ -176,7 +176,10 @@ async def test_policies_are_shown_as_text() -> None:
             "when": ["request.headers[k] = v"],
         }
     ]
-    assert [(c["namespace"], c["account"], c["by"]["name"]) for c in answer["callers"]] == [("b", "c", "p")]
+    (caller,) = answer["callers"]
+    (requests,) = caller["requests"]
+    assert (caller["namespace"], caller["account"], requests["by"]["name"]) == ("b", "c", "p")
+    assert requests["text"] == "GET /x if request.headers[k] is v"
 
 
 async def test_service_as_text_lists_faults_and_rules_of_policies() -> None:
@@ -195,4 +198,5 @@ async def test_service_as_text_lists_faults_and_rules_of_policies() -> None:
     cells = [cell for table in tables for row in table.rows for cell in row]
     assert any("aborts 30 % of the requests with 500" in str(cell) for cell in cells)
     assert any("timeout 5s" in str(cell) for cell in cells)
-    assert ("ALLOW", "AuthorizationPolicy a/callers", "namespace b", "method GET", "*") in tables[2].rows
+    assert ("ALLOW", "AuthorizationPolicy a/callers", "namespace b", "method GET", "*") in tables[3].rows
+    assert tables[1].rows == [("b/*", "GET", "-")]

@@ -39,6 +39,7 @@ async function navigate() {
   shouldCenter = view.kind === "service" || view.kind === "edge";
   const isTyping = document.activeElement?.type === "search" && view.kind === before.kind && view.parts.join("/") === before.parts.join("/");
   drawHead();
+  await turn();
   if (opened() !== openedBy(before)) await fetchMesh(true);
   await draw(true);
   if (!isTyping && before.parts.join("/") !== view.parts.join("/")) reveal();
@@ -58,6 +59,9 @@ const openedBy = (one) => one.opened || onlyNamespace();
 // Goes to an address while the user types, without an entry in the history for each letter.
 let typing = 0;
 function go(hash) { clearTimeout(typing); typing = setTimeout(() => { history.replaceState(null, "", hash); navigate(); }, TYPING); }
+
+// Lets the browser draw and answer to the user between the parts of a long update.
+const turn = () => new Promise((resolve) => { setTimeout(resolve); });
 
 // -- drawing ---------------------------------------------------------------------------------------------------------
 
@@ -110,18 +114,21 @@ function firstSteps() {
 }
 
 async function draw(isNew = false) {
+  const current = ++asked;
   frame();
   drawGraph();
   if (!state.fleet) return;
-  const target = GRAPHS.has(view.kind) ? by("detail") : by("view"), current = ++asked;
+  const target = GRAPHS.has(view.kind) ? by("detail") : by("view");
   if (!target) return;
   try {
-    const content = await detail(isNew);
+    if (isNew) await turn();
+    const content = current === asked ? await detail(isNew) : undefined;
     if (current !== asked || content === undefined) return;
     replaceOther(target);
     show(target, content);
     await after(target);
-    if (isNew) focusContent(target);
+    if (isNew) await turn();
+    if (isNew && current === asked) focusContent(target);
     if (isNew && view.kind === "object") showMark(target);
   } catch (error) {
     if (current === asked) replaceOther(target);

@@ -17,6 +17,7 @@ from tests.cluster.box.namespaces import in_namespaces
 from tests.cluster.box.programs import reason_to_skip
 from tests.cluster.gateway_api.suite import CHANNELS
 from tests.cluster.steps.ambient import run_ambient
+from tests.cluster.steps.chart_values import run_chart_values
 from tests.cluster.steps.conformance import run_conformance
 from tests.cluster.steps.cutover import run_cutover
 from tests.cluster.steps.faults import FAULTS, run_faults
@@ -35,6 +36,7 @@ STEPS: dict[str, Callable[[Box], AsyncIterator[str]]] = {
     "operator": run_operator,
     "external": run_external,
     "features": run_features,
+    "values": run_chart_values,
     "revisions": run_revisions,
     "in-place": run_in_place,
     "faults": run_faults,

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from pilot.config.mesh.proxy_config import ProxyConfig
 from pilot.lib.flags import parse_bool
 from pilot.lib.logging.log import scope
 from webhook.inject.annotations import MERGE_METRICS
@@ -29,6 +30,8 @@ _SCRAPE, _PORT, _PATH, _TARGETS = (
     "prometheus_io_path",
     "prometheus_istio_io_scrape_targets",
 )
+AGENT_PATH = "/stats/prometheus"
+_DEFAULT_AGENT = (str(ProxyConfig().status_port), AGENT_PATH)
 _OURS = frozenset({_SCRAPE, _PORT, _PATH, _TARGETS})
 _SECURE_PORT = "prometheus.istio.io/secure-port"
 _RESERVED = {
@@ -63,6 +66,15 @@ def is_rerouted(annotations: Mapping[str, str], status_port: int) -> bool:
     return _annotation(annotations, _PORT) == str(status_port)
 
 
+def _is_default_agent(annotations: Mapping[str, str]) -> bool:
+    """Return whether annotations name the default address of the agent's metrics, as those of the gateway chart do.
+
+    They are no metrics of the application, also where the mesh config has another status port.
+    """
+    is_default = (_annotation(annotations, _PORT), _annotation(annotations, _PATH)) == _DEFAULT_AGENT
+    return is_default and _annotation(annotations, _TARGETS) is None
+
+
 def merge_metrics(pod: Plain, request: InjectionRequest) -> Plain:
     """Return the Pod with annotations that direct Prometheus to the agent.
 
@@ -72,14 +84,14 @@ def merge_metrics(pod: Plain, request: InjectionRequest) -> Plain:
     port = request.mesh.default_config.status_port
     if not _is_scraped(annotations) or not _is_merged(annotations, request) or is_rerouted(annotations, port):
         return pod
-    scrape = _configuration(annotations, port)
+    scrape = {} if _is_default_agent(annotations) else _configuration(annotations, port)
     if (sidecar := find_anywhere(pod, PROXY)) is not None and any(scrape.values()):
         variable = {"name": "ISTIO_PROMETHEUS_ANNOTATIONS", "value": msgspec.json.encode(scrape).decode()}
         pod = with_container(pod, {**sidecar, "env": [*(sidecar.get("env") or ()), variable]})
     others = {k: v for k, v in annotations.items() if not is_prometheus(k)}
     rerouted = {
         "prometheus.io/port": str(port),
-        "prometheus.io/path": "/stats/prometheus",
+        "prometheus.io/path": AGENT_PATH,
         "prometheus.io/scrape": "true",
     }
     return {**pod, "metadata": {**pod["metadata"], "annotations": {**others, **rerouted}}}

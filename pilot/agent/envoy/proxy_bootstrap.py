@@ -70,7 +70,10 @@ def build_proxy_bootstrap(proxy: ProxyContext, settings: AgentSettings) -> dict[
         bootstrap["stats_sinks"] = [_metrics_sink()]
     if proxy.metadata.get("ENABLE_SELF_DISCOVERY") == "true":
         resources["clusters"].append(_local_cluster())
-        bootstrap["cluster_manager"] = {"local_cluster_name": "local_cluster"}
+        bootstrap.setdefault("cluster_manager", {})["local_cluster_name"] = "local_cluster"
+    if settings.envoy.outlier_log:
+        outlier_detection = {"event_log_path": settings.envoy.outlier_log}
+        bootstrap.setdefault("cluster_manager", {})["outlier_detection"] = outlier_detection
     return bootstrap
 
 
@@ -120,6 +123,7 @@ def build_agent_node(proxy: ProxyContext, settings: AgentSettings) -> ProxyNode:
         "MODULE_FETCH": "true",  # without it, the control plane sends no remote Wasm modules
         "INTERCEPTION_MODE": proxy.config.interception_mode,
         **({"MESH_ID": proxy.config.mesh_id} if proxy.config.mesh_id else {}),
+        **({"OUTLIER_LOG_PATH": settings.envoy.outlier_log} if settings.envoy.outlier_log else {}),
         **proxy.metadata,
     }
     return ProxyNode(

@@ -32,6 +32,7 @@ def _images() -> dict[str, Image]:
         "istiod": Image((find_beside("pilot-discovery"),), ("discovery",), 1337),
         "proxyv2": Image((f"{BIN}/pilot-agent",), (), 1337, {"/usr/local/bin/envoy": envoy_binary()}),
         "ztunnel": Image((find_beside("ztunnel"),)),
+        "prometheus": Image((find_beside("prometheus"),), (), 65534),
         "echo": Image((sys.executable, str(pathlib.Path(__file__).with_name("echo.py"))), (), 1000),
     }
 

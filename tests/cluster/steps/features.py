@@ -7,7 +7,6 @@ import shutil
 import sys
 from collections.abc import AsyncIterator
 
-import aiohttp
 import pytest
 
 from tests.cluster.box.addresses import NODE
@@ -29,6 +28,7 @@ from tests.cluster.mesh import (
     route_from_gateway,
 )
 from tests.cluster.steps.installations import SYSTEM, install_with_kubectl
+from tests.cluster.steps.prometheus import run_prometheus
 
 PLAIN = "plain"
 OUTSIDE, OUTSIDE_PORT = "outside.example.com", 8099
@@ -44,7 +44,7 @@ async def run_features(box: Box) -> AsyncIterator[str]:
     assert f"spiffe://cluster.local/ns/{SHOP}/sa/front" in answer["headers"]["x-forwarded-client-cert"], answer
     yield "injected services call each other with mutual TLS"
     for feature in (
-        _webhooks, _strict, _gateway, _access_log, _tracing, _outside, _http10, _prometheus, _pilotctl, _istioctl,
+        _webhooks, _strict, _gateway, _access_log, _tracing, _outside, _http10, run_prometheus, _pilotctl, _istioctl,
     ):  # fmt: skip
         yield await feature(box)
 
@@ -143,25 +143,6 @@ async def _http10(box: Box) -> str:
     await box.wait_available(SYSTEM, "istiod")
     await call_until(box, "front", "http://books/", "--http1.0")
     return "HTTP/1.0 is accepted once the environment of istiod says so"
-
-
-async def _prometheus(box: Box) -> str:
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(5)) as session:
-        seen = dict[str, str]()
-        for pod in await box.objects("pods", "-A"):
-            notes = pod["metadata"].get("annotations") or {}
-            if notes.get("prometheus.io/scrape") == "true" and "deletionTimestamp" not in pod["metadata"]:
-                url = f"http://{pod['status']['podIP']}:{notes['prometheus.io/port']}{notes.get('prometheus.io/path', '/metrics')}"
-                async with session.get(url) as response:
-                    assert response.status == 200, url
-                    seen[pod["metadata"]["name"]] = await response.text()
-    for prefix, metric in (
-        ("istiod", "pilot_xds"),
-        ("front", "envoy_cluster"),
-        ("istio-ingress", "envoy_cluster"),
-    ):
-        assert metric in next(text for name, text in seen.items() if name.startswith(prefix)), (prefix, metric)
-    return f"{len(seen)} pods are scraped at the addresses of their annotations"
 
 
 async def _pilotctl(box: Box) -> str:

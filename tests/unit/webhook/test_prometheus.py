@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.config.mesh.proxy_config import ProxyConfig
 from webhook.inject.config import InjectorConfig, WrittenConfig
 from webhook.inject.errors import InjectionError
 from webhook.inject.owner import WorkloadOwner
@@ -31,9 +32,9 @@ def pod(annotations: dict[str, str], *variables: Plain) -> Plain:
     }
 
 
-def merge(annotations: dict[str, str]) -> tuple[dict[str, str], list[Plain]]:
+def merge(annotations: dict[str, str], status_port: int = 15020) -> tuple[dict[str, str], list[Plain]]:
     """Return the merged annotations, and the scrape settings of the agent."""
-    mesh = MeshConfig()
+    mesh = MeshConfig(default_config=ProxyConfig(status_port=status_port))
     config = InjectorConfig(WrittenConfig(), {}, {})
     request = InjectionRequest(
         pod(annotations), WorkloadOwner("Pod", "v1", "a", "b"), config, mesh, mesh.default_config, "", {}, False
@@ -100,6 +101,12 @@ def test_invalid_ports(annotations: dict[str, str], error: str) -> None:
     with pytest.raises(InjectionError) as raised:
         merge(annotations)
     assert str(raised.value) == error
+
+
+def test_annotations_of_the_gateway_chart_follow_the_status_port() -> None:
+    assert merge(AGENT_ANNOTATIONS, 15030) == ({**AGENT_ANNOTATIONS, PORT: "15030"}, [])
+    with pytest.raises(InjectionError, match="port 15020 is reserved for Istio"):
+        merge({PORT: "15020", PATH: "/metrics"}, 15030)
 
 
 @pytest.mark.parametrize(

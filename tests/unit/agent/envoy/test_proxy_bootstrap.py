@@ -258,6 +258,13 @@ def test_self_discovery_adds_the_local_cluster() -> None:
     assert bootstrap["cluster_manager"] == {"local_cluster_name": "local_cluster"}
 
 
+def test_ejections_are_logged_to_the_file_of_the_flag() -> None:
+    settings = load_sections(AgentSettings(), ("--outlierLogPath", "/dev/stdout"), {}).settings
+    bootstrap = build_proxy_bootstrap(make_context(), settings)
+    assert bootstrap["cluster_manager"] == {"outlier_detection": {"event_log_path": "/dev/stdout"}}
+    assert bootstrap["node"]["metadata"]["OUTLIER_LOG_PATH"] == "/dev/stdout"
+
+
 def test_invalid_address_is_named() -> None:
     with pytest.raises(ValueError, match="ProxyConfig: the address of zipkin: 'nowhere' is not host:port"):
         build_proxy_bootstrap(make_context({"tracing": {"zipkin": {"address": "nowhere"}}}), SETTINGS)

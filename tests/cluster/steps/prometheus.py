@@ -29,12 +29,13 @@ RELABELING = [
     {"source_labels": ["__meta_kubernetes_pod_name"], "target_label": "pod"},
     {"action": "labelmap", "regex": "__meta_kubernetes_pod_label_(.+)"},
 ]
-QUERIES = {
-    'up{app="istiod"} == 1': "istiod",
-    "sum by (pod) (pilot_xds_pushes)": "istiod",
-    'istio_requests_total{reporter="source"}': "front",
-    "envoy_cluster_upstream_cx_total": "istio-ingressgateway",
-}
+_ENVOY = '{__name__=~"envoy_cluster_.+"}'
+QUERIES = [
+    ('up{app="istiod"} == 1', "istiod"),
+    ("sum by (pod) (pilot_xds_pushes)", "istiod"),
+    (_ENVOY, "front"),
+    (_ENVOY, "istio-ingressgateway"),
+]
 """Queries, and the beginning of the names of pods of which a result is expected."""
 
 
@@ -48,7 +49,7 @@ async def run_prometheus(box: Box) -> str:
     address = f"http://{pod['status']['podIP']}:{PORT}/api/v1"
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(5)) as session:
         targets = await box.until(lambda: _healthy_targets(session, address), 60, "all targets are up")
-        for query, prefix in QUERIES.items():
+        for query, prefix in QUERIES:
             await box.until(lambda q=query, p=prefix: _has_result(session, address, q, p), 60, query)
         rules = await box.until(lambda: _evaluated_rules(session, address), 60, "rules are evaluated")
     return f"Prometheus scrapes {targets} pods by their annotations, and evaluates {rules} rules of deploy/monitoring"

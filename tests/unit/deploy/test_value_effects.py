@@ -170,28 +170,28 @@ def effects(name: str, values: Values) -> str:
     It contains the objects, without the ConfigMaps that repeat the values, and what istiod makes with the values.
     """
     objects = list(render(chart(name), values, SYSTEM))
-    made: list[Any] = []
+    pods: list[Any] = []
     for manifest in objects:
         if manifest["kind"] == "ConfigMap" and "values" in (data := manifest["data"]):
             if "config" in data:
-                made = made_with(decode_config(data["config"], data["values"]))
+                pods = pods_of(decode_config(data["config"], data["values"]))
             data.pop("values")
         if manifest["kind"] == "ConfigMap" and manifest["metadata"]["name"].startswith("values"):
             manifest["data"] = {}
-    return json.dumps([objects, made], sort_keys=True)
+    return json.dumps([objects, pods], sort_keys=True)
 
 
-def made_with(config: InjectorConfig) -> list[Any]:
+def pods_of(config: InjectorConfig) -> list[Any]:
     """Return an injected Pod and two gateways."""
     mesh = MeshConfig()
     owner = WorkloadOwner("Deployment", "apps/v1", "a", "shop")
-    made: list[Any] = [inject(InjectionRequest(POD, owner, config, mesh, mesh.default_config))]
+    results: list[Any] = [inject(InjectionRequest(POD, owner, config, mesh, mesh.default_config))]
     for template in ("kube-gateway", "waypoint"):
         metadata = {"name": "gw", "namespace": "shop"}
         rest = ("gw-istio", "gw-sa", "LoadBalancer", (), (), {}, {}, (), mesh.default_config, mesh)
         gateway = GatewayToRender(metadata, "istio", template, "istio.io-gateway-controller", *rest, "c", "", 134, 1, 1)
-        made.append(render_gateway(gateway, config))
-    return made
+        results.append(render_gateway(gateway, config))
+    return results
 
 
 @pytest.mark.parametrize("name", [*CHARTS, "istio-operator"])

@@ -24,6 +24,19 @@ LOOPBACK_SERVER_NAME = "istiod.istio-system.svc"
 """Name expected in the control plane's certificate if its address is a loopback address, for example a forwarded port.
 """
 
+_SECURE_PORT = "use the secure port of the control plane, 15012 by default"
+_HINTS = {
+    "WRONG_VERSION_NUMBER": f"the port does not speak TLS: {_SECURE_PORT}",
+    "missing selected ALPN property": f"the port speaks TLS but not gRPC: {_SECURE_PORT}",
+    "http1.x server": "the port accepts no gRPC without TLS: use the plaintext port, 15010 by default, or TLS",
+    "CERTIFICATE_VERIFY_FAILED": "no root certificate in {root} signed the server's certificate: use the roots in the "
+    "ConfigMap istio-ca-root-cert of the control plane",
+    "Hostname Verification Check failed": "the server's certificate does not contain the name {server_name}; "
+    "variable ISTIOD_SAN sets the name to expect",
+    "authenticat": "the control plane's log says why it rejects the token in {token_file}",
+}
+"""What to do about failed calls, by a part of gRPC's details."""
+
 
 class UpstreamConfigError(Exception):
     """A file that the connection needs is missing or unreadable. The message is for the user."""
@@ -96,6 +109,11 @@ class UpstreamServer(NamedTuple):
         if not token and self.client_certificate is None:
             raise UpstreamConfigError(f"no token in {self.token_file} and no client certificate")
         return [*metadata, ("authorization", f"Bearer {token}")] if token else metadata
+
+    def explain(self, details: str | None) -> str:
+        """Return the details of a failed call, followed by the fix if the cause is known."""
+        hints = (hint for pattern, hint in _HINTS.items() if pattern in (details or ""))
+        return "; ".join((details or "", *(hint.format_map(self._asdict()) for hint in hints)))
 
     def _read_client_certificate(self) -> tuple[bytes | None, bytes | None]:
         """Return the client's private key and certificate chain. Both are None while the key file does not exist."""
@@ -178,13 +196,6 @@ def _root_file(settings: ControlPlaneSettings, configured: str, mounted: str) ->
     if settings.provisioned_directory:
         return f"{settings.provisioned_directory}/root-cert.pem"
     return CONFIG_MAP_ROOT
-
-
-def explain(details: str | None) -> str:
-    """Return the details of a failed call, with what to do if the port does not speak TLS."""
-    if "WRONG_VERSION_NUMBER" in (details or ""):
-        return f"{details}; the port does not speak TLS: use the secure port, 15012 by default"
-    return details or ""
 
 
 def _read_roots(path: str) -> bytes:

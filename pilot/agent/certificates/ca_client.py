@@ -14,7 +14,7 @@ from pilot.agent.certificates.workload_certificate import (
     key_pem,
     load_certificate,
 )
-from pilot.agent.upstream_server import UpstreamConfigError, UpstreamServer, explain
+from pilot.agent.upstream_server import UpstreamConfigError, UpstreamServer
 from protos import ca_pb2
 
 METHOD = "/istio.v1.auth.IstioCertificateService/CreateCertificate"
@@ -62,8 +62,7 @@ async def _call(upstream: UpstreamServer, request: bytes) -> list[str]:
     except UpstreamConfigError as error:
         raise CaClientError(str(error)) from error
     except grpc.aio.AioRpcError as error:
-        raise CaClientError(
-            f"the certificate authority {upstream.address} returned {error.code().name}: {explain(error.details())}"
-        ) from error
+        reason = f"{error.code().name}: {upstream.explain(error.details())}"
+        raise CaClientError(f"the certificate authority {upstream.address} returned {reason}") from error
     except ValueError as error:  # invalid PEM in the file of roots
         raise CaClientError(f"cannot connect to the certificate authority {upstream.address}: {error}") from error

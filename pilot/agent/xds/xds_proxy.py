@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import grpc
 
 from pilot.agent.unix_sockets import EOF
-from pilot.agent.upstream_server import UpstreamConfigError, UpstreamServer, explain
+from pilot.agent.upstream_server import UpstreamConfigError, UpstreamServer
 from pilot.agent.wasm.extension_stream import ExtensionStream, Rewriter
 from pilot.agent.xds.agent_subscriptions import AgentSubscriptions
 from pilot.agent.xds.downstream_writer import DownstreamWriter
@@ -140,5 +140,5 @@ class XdsProxy:
             "the stream to the control plane %s failed: %s: %s",
             self._upstream.address,
             code.name,
-            explain(call.details()),
+            self._upstream.explain(call.details()),
         )

@@ -20,6 +20,7 @@ from pilot.xds.authn.identity import (
     CallerGone,
     IdentifyPeer,
     IdentityError,
+    NoCredentials,
     TooManyCallers,
     no_authentication,
 )
@@ -134,9 +135,9 @@ def _chain(
 
 
 async def _refuse_token(caller: Caller) -> Sequence[str]:
-    raise IdentityError(
-        "tokens are accepted only with --tokenKeys, JWT_RULE or an API server" if caller.token else "there is none"
-    )
+    if not caller.token:
+        raise NoCredentials("there is none")
+    raise IdentityError("tokens are accepted only with --tokenKeys, JWT_RULE or an API server")
 
 
 def authenticate_csr(identify_peer: IdentifyPeer, authenticate: Authenticate) -> AuthenticateRequest:

@@ -15,7 +15,7 @@ from cryptography import x509
 from pilot.lib.addresses import find_address
 from pilot.lib.flags import FlagError
 from pilot.lib.spiffe import PREFIX
-from pilot.xds.authn.identity import Caller, IdentityError
+from pilot.xds.authn.identity import Caller, IdentityError, NoCredentials
 
 HEADER = "x-forwarded-client-cert"
 _PAIR = re.compile(r'\s*([A-Za-z]+)=("(?:[^"\\]|\\.)*"|[^,;"\s]*(?:\s+[^,;"\s]+)*)\s*(;|,|$)')
@@ -46,7 +46,7 @@ def names_in_certificate(certificate: bytes, trust_domain: str) -> tuple[str, ..
 async def identify_by_certificate(caller: Caller) -> Sequence[str]:
     """Return the names in the caller's verified certificate. Raise IdentityError if the caller has none."""
     if not caller.certificate_names:
-        raise IdentityError("there is no client certificate")
+        raise NoCredentials("there is no client certificate")
     return caller.certificate_names
 
 
@@ -69,7 +69,7 @@ class ForwardedCertificates:
         """
         header = caller.header(HEADER)
         if not header:
-            raise IdentityError("no certificate was forwarded")
+            raise NoCredentials("no certificate was forwarded")
         if not self._is_trusted(caller.address):
             raise IdentityError(f"{caller.address} is not a trusted gateway")
         names = tuple(dict.fromkeys(_names(header)))

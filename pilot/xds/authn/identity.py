@@ -17,6 +17,10 @@ class IdentityError(Exception):
     """A caller's credentials are invalid. The message is meant for the log and is not sent to the caller."""
 
 
+class NoCredentials(IdentityError):
+    """The caller has no credentials of a kind."""
+
+
 class TooManyCallers(IdentityError):
     """The caller cannot be authenticated now, because too many other callers are waiting. It may try again later."""
 
@@ -87,17 +91,20 @@ class Authenticators:
     async def __call__(self, caller: Caller) -> Sequence[str]:
         """Return the identities of a caller.
 
-        If no authenticator accepts the caller, raise IdentityError with the reasons given by all authenticators. If one
-        of them raised TooManyCallers, the error is a TooManyCallers.
+        If no authenticator accepts the caller, raise IdentityError with what is wrong with the caller's credentials, or
+        with the kinds of credentials that it lacks if it has none. If an authenticator raised TooManyCallers, the error
+        is a TooManyCallers.
         """
-        reasons, kind = [], IdentityError
+        errors: list[IdentityError] = []
         for authenticator in self._chain:
             try:
                 return await authenticator.identify(caller)
             except IdentityError as error:
-                reasons.append(f"{authenticator.name}: {error}")
-                kind = TooManyCallers if isinstance(error, TooManyCallers) else kind
-        raise kind("; ".join(reasons) or "no authentication method is configured")
+                errors.append(type(error)(f"{authenticator.name}: {error}"))
+        faults = [error for error in errors if not isinstance(error, NoCredentials)]
+        kinds = [type(error) for error in errors]
+        kind = TooManyCallers if TooManyCallers in kinds else IdentityError if faults else NoCredentials
+        raise kind("; ".join(map(str, faults or errors)) or "no authentication method is configured")
 
 
 async def no_authentication(_: Caller) -> Sequence[str]:

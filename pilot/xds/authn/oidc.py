@@ -19,7 +19,7 @@ from pilot.lib.logging.log import scope
 from pilot.lib.tokens.jwks import LARGEST_SET, Jwk, JwksError, parse_jwks
 from pilot.lib.tokens.jwt import TokenError, check_recipient, verify_token
 from pilot.lib.tokens.unverified import unverified_claims
-from pilot.xds.authn.identity import Caller, IdentityError
+from pilot.xds.authn.identity import Caller, IdentityError, NoCredentials
 from pilot.xds.authn.service_account import service_account_identity
 
 TIMEOUT = 10.0
@@ -132,7 +132,7 @@ class OidcTokens:
         Raise IdentityError if there is no valid token.
         """
         if not caller.token:
-            raise IdentityError("the request has no bearer token")
+            raise NoCredentials("the request has no bearer token")
         try:
             claims = await self._claims(caller.token)
             check_recipient(claims, self._rule.issuer, self._rule.audiences)

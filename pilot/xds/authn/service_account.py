@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from pilot.lib.spiffe import identity
-from pilot.xds.authn.identity import Caller, IdentityError
+from pilot.xds.authn.identity import Caller, IdentityError, NoCredentials
 
 GROUP = "system:serviceaccounts"
 _PREFIX = ("system", "serviceaccount")
@@ -54,7 +54,7 @@ class ServiceAccountTokens:
         """Return the result of the token review in the caller's cluster. Raise IdentityError if there is no valid
         token."""
         if not caller.token:
-            raise IdentityError("the request has no bearer token")
+            raise NoCredentials("the request has no bearer token")
         cluster = caller.header("clusterid")
         reviewer = self._reviewers.get(cluster)
         if reviewer is None:

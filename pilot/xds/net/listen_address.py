@@ -22,9 +22,14 @@ class Address(NamedTuple):
 
 def format_peer(peer: Any) -> str:
     """Return the address of a socket's peer in gRPC's format, without the address family."""
-    host, port = peer[:2]
-    bare = host.removeprefix("::ffff:")
-    return f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"
+    bare = format_host(peer)
+    return f"[{bare}]:{peer[1]}" if ":" in bare else f"{bare}:{peer[1]}"
+
+
+def format_host(peer: Any) -> str:
+    """Return the address of a socket's peer without its port."""
+    host: str = peer[0]
+    return host.removeprefix("::ffff:")
 
 
 def parse_address(text: str, flag: str) -> Address | None:

@@ -17,8 +17,9 @@ from aiohttp import web
 
 from pilot.lib.logging.log import scope
 from pilot.xds.net.acceptor import Acceptor
-from pilot.xds.net.listen_address import Address
+from pilot.xds.net.listen_address import Address, format_host
 from pilot.xds.net.listening_sockets import BACKLOG, listening_sockets
+from pilot.xds.net.plaintext_peer import refuse_plaintext
 
 MAX_HANDSHAKES = 256
 """Maximum number of concurrent handshakes. Beyond that, the oldest one of the source address with the most is ended."""
@@ -67,7 +68,7 @@ class TlsServer:
         return self._acceptor.sockets
 
     def _receive(self, connection: socket.socket, peer: Any) -> None:
-        handshake = asyncio.get_running_loop().create_task(self._handshake(connection))
+        handshake = asyncio.get_running_loop().create_task(self._handshake(connection, format_host(peer)))
         self._handshakes[handshake] = peer[0]
         self._counts[peer[0]] += 1
         handshake.add_done_callback(self._forget)
@@ -87,10 +88,15 @@ class TlsServer:
             if not self._counts[host]:
                 del self._counts[host]
 
-    async def _handshake(self, accepted: socket.socket) -> None:
+    async def _handshake(self, accepted: socket.socket, host: str) -> None:
         with contextlib.suppress(OSError):  # the peer may already have disconnected
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
+            async with asyncio.timeout(HANDSHAKE_TIMEOUT):
+                await _wait_for_data(accepted)
+            if refuse_plaintext(accepted, host, _log):
+                accepted.close()
+                return
             await asyncio.get_running_loop().connect_accepted_socket(
                 self._make_protocol, accepted, ssl=self._tls, ssl_handshake_timeout=HANDSHAKE_TIMEOUT
             )
@@ -99,3 +105,14 @@ class TlsServer:
         except asyncio.CancelledError:
             accepted.close()
             raise
+
+
+async def _wait_for_data(connection: socket.socket) -> None:
+    """Return when a socket has data to read, or when its peer has disconnected."""
+    loop = asyncio.get_running_loop()
+    has_data = asyncio.Event()
+    loop.add_reader(connection, has_data.set)
+    try:
+        await has_data.wait()
+    finally:
+        loop.remove_reader(connection)

@@ -20,8 +20,9 @@ from typing import Any
 from pilot.lib.logging.log import scope
 from pilot.xds.authn.identity import Caller, CallerGone, IdentityError, metadata_of
 from pilot.xds.net.acceptor import Acceptor
-from pilot.xds.net.listen_address import Address, format_peer
+from pilot.xds.net.listen_address import Address, format_host, format_peer
 from pilot.xds.net.listening_sockets import listening_sockets
+from pilot.xds.net.plaintext_peer import refuse_plaintext
 from pilot.xds.tls.tls_connection import PEER_PREFIX, ReadNames, TlsConnection
 from pilot.xds.tls.waiting_peers import Peer, WaitingPeers
 
@@ -144,6 +145,9 @@ class TlsFront:
     def _start_handshake(self, peer: Peer) -> None:
         with contextlib.suppress(OSError):  # the peer may already have disconnected
             peer.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if refuse_plaintext(peer.connection, format_host(peer.name), _log):
+            peer.connection.close()
+            return
         try:
             outer = self.context.wrap_socket(peer.connection, server_side=True, do_handshake_on_connect=False)
         except (OSError, ValueError):

@@ -49,6 +49,19 @@ def test_token_is_never_sent_in_plaintext(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("details", "hint"),
+    [
+        ("SSL routines: WRONG_VERSION_NUMBER", "the port does not speak TLS: use the secure port of the control plane"),
+        ("Cannot check peer: missing selected ALPN property.", "the port speaks TLS but not gRPC: use the secure port"),
+        ("(Trying to connect an http1.x server (HTTP status 400))", "the port accepts no gRPC without TLS"),
+    ],
+)
+def test_wrong_ports_are_named(details: str, hint: str) -> None:
+    text = xds_upstream(CONTROL_PLANE, "a:1", False, {}).explain(details)
+    assert text.startswith(f"{details}; {hint}")
+
+
+@pytest.mark.parametrize(
     ("address", "name"),
     [
         ("istiod.mesh.svc:15012", "istiod.mesh.svc"),

@@ -63,14 +63,22 @@ async def test_requested_ttl_follows_the_setting(tmp_path: pathlib.Path) -> None
 async def test_authority_errors_are_reported(tmp_path: pathlib.Path) -> None:
     front = SecurePort(certificates.root(now=datetime.datetime.now(datetime.UTC)))
     await front.start()
-    with pytest.raises(CaClientError, match="returned UNAUTHENTICATED: request authenticate failure"):
+    with pytest.raises(
+        CaClientError,
+        match="returned UNAUTHENTICATED: request authenticate failure; the control plane's log says why it rejects the token",
+    ):
         await fetch_certificate(upstream(front, tmp_path, "nobody"), EC_KEYS, IDENTITY)
     with pytest.raises(CaClientError, match="returned INVALID_ARGUMENT: CSR signing error"):
         await fetch_certificate(
             upstream(front, tmp_path), CertificateSettings(algorithm="ECDSA", ttl=Duration.of(10**9)), IDENTITY
         )
-    with pytest.raises(CaClientError, match="UNAVAILABLE"):  # the server name does not match
-        await fetch_certificate(upstream(front, tmp_path)._replace(server_name="other.example"), EC_KEYS, IDENTITY)
+    with pytest.raises(
+        CaClientError, match=r"UNAVAILABLE: .*; the server's certificate does not contain the name a\.b"
+    ):
+        await fetch_certificate(upstream(front, tmp_path)._replace(server_name="a.b"), EC_KEYS, IDENTITY)
+    (tmp_path / "other.pem").write_bytes(certificates.root(9).roots_pem)
+    with pytest.raises(CaClientError, match=r"UNAVAILABLE: .*; no root certificate in .*other\.pem signed"):
+        await fetch_certificate(upstream(front, tmp_path)._replace(root=str(tmp_path / "other.pem")), EC_KEYS, IDENTITY)
     await front.stop()
 
 

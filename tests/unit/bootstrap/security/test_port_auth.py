@@ -66,6 +66,8 @@ async def test_first_matching_authenticator_decides(tmp_path: pathlib.Path) -> N
         match="client certificate: there is no client certificate; service account token: the request has no bearer token",
     ):
         await authenticate(caller())
+    with pytest.raises(IdentityError, match=r"^service account token: invalid token: Not enough segments$"):
+        await authenticate(caller("nonsense"))
 
 
 async def test_cve_2022_39388_addresses_do_not_authenticate(tmp_path: pathlib.Path) -> None:

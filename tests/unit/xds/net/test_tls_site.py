@@ -86,13 +86,24 @@ async def test_failed_handshakes_are_not_logged(caplog: pytest.LogCaptureFixture
     async with serving() as port:
         for _ in range(20):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            writer.write(b"nonsense")
             async with asyncio.timeout(10):
                 with contextlib.suppress(ConnectionResetError):
                     await reader.read()
             writer.close()
         assert await get(port) == "ok"
     assert not caplog.records
+
+
+async def test_client_that_speaks_plain_http_is_told_to_use_tls(caplog: pytest.LogCaptureFixture) -> None:
+    async with (
+        serving() as port,
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{port}/inject") as response,
+    ):
+        assert response.status == 400
+        assert await response.text() == "This port accepts TLS only: use https, or for gRPC a channel with TLS.\n"
+    assert caplog.messages == [f"a client at 127.0.0.1 speaks HTTP without TLS to the TLS port {port}: use https"]
 
 
 async def test_closed_port_ends_unfinished_handshakes() -> None:

@@ -6,6 +6,7 @@ import base64
 import binascii
 import functools
 import math
+import re
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -31,6 +32,16 @@ _NAMES = {
 }
 _PYTHON = {mi.StrType: str, mi.BoolType: bool, mi.IntType: int, mi.FloatType: float}
 _Check = Callable[[Any], Sequence[Problem]]
+_UNQUOTED = {
+    name: re.compile(text)
+    for name, text in {
+        "true or false": "true|false",
+        "an integer": r"-?[0-9]{1,20}",
+        "a number": r"-?[0-9.]{1,20}",
+    }.items()
+}
+"""Strings that would have the expected type without their quotes."""
+_NEVER = re.compile(r"(?!)")
 MAX_MISMATCHES = 1000
 """Number of problems of a value after which the rest of a list or mapping is not checked."""
 
@@ -357,6 +368,8 @@ def _check_scalar(python: type, value: Any) -> Sequence[Problem]:
 def _wrong(expected: str, value: Any, hint: str = "") -> Sequence[Problem]:
     if expected == "a string" and isinstance(value, (bool, int, float)):
         hint = ": quote it"
+    elif isinstance(value, str) and _UNQUOTED.get(expected, _NEVER).fullmatch(value):
+        hint = ": remove the quotes"
     return [error("wrong-type", "", f"expected {expected}, got {_name(value)}{hint}")]
 
 

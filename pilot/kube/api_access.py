@@ -9,6 +9,7 @@ import binascii
 import contextlib
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
@@ -133,6 +134,8 @@ class _PluginLog(logging.Handler):
 
 
 _PLUGIN_LOG = _PluginLog()
+_MISSING_ENTRY = re.compile(r"Expected object with name (.*) in .*/(\w+) list")
+"""The error of the `kubernetes` package for a context whose cluster or user does not exist."""
 
 
 @contextlib.contextmanager
@@ -165,7 +168,8 @@ def _parse(file: str) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark is not None else ""
-        raise ConfigurationError(f"kubeconfig {file}: not valid YAML{line}") from error
+        reason = f": {problem}" if (problem := getattr(error, "problem", None)) else ""
+        raise ConfigurationError(f"kubeconfig {file}: not valid YAML{line}{reason}") from error
     if isinstance(plain, dict) and plain.get("kind") not in (None, "Config"):
         raise ConfigurationError(
             f"kubeconfig {file}: not a kubeconfig, but a {plain['kind']}; of a Secret, decode the value of the key "
@@ -186,7 +190,10 @@ def _reason(error: Exception) -> str:
     if isinstance(error, ConfigurationError):
         return str(error)
     if isinstance(error, config.ConfigException):
-        return str(error).removeprefix("Invalid kube-config file. ")
+        text = str(error).removeprefix("Invalid kube-config file. ")
+        if match := _MISSING_ENTRY.match(text):
+            return f"the context names {match[1]!r}, which is not in the list {match[2]}"
+        return text
     if isinstance(error, binascii.Error):
         return f"a field that ends in -data is not base64: {error}"
     if isinstance(error, OSError) and error.strerror:
@@ -204,7 +211,7 @@ def _access(configuration: Any) -> Access:
     """Return the access parameters that the `kubernetes` package has loaded."""
     server = (configuration.host or "").rstrip("/")
     if not server.startswith(("http://", "https://")):
-        raise ConfigurationError(f"kubeconfig: {server!r} is not a server URL")
+        raise ConfigurationError(f"the server of the kubeconfig is {server!r}; it must begin with https:// or http://")
     tls = None
     if server.startswith("https://"):
         tls = TlsFiles(

@@ -66,7 +66,8 @@ def _port(text: str) -> None:
     try:
         _number(text.strip(), 16)
     except ValueError as error:
-        raise ValueError(f"failed parsing port '{text}': {error}") from error
+        form = "; list the ports of a range" if "-" in text.strip("-") else ""
+        raise ValueError(f"failed parsing port '{text}': {error}{form}") from error
 
 
 def _status_port(text: str) -> None:

@@ -176,6 +176,16 @@ def describe_lacking(page: dict[str, Any], states: Sequence[str] = ()) -> list[s
     return [*lines, *([f"and {more} more"] if more > 0 else [])]
 
 
+def refuse_unknown(rollouts: Iterable[Rollout]) -> None:
+    """Raise CommandError if a target exists on no replica."""
+    pages: dict[str, list[dict[str, Any]]] = {}
+    for rollout in rollouts:
+        pages.setdefault(str(rollout.target), []).append(rollout.page)
+    for target, answers in pages.items():
+        if not any(page["exists"] or page["ignored"] for page in answers):
+            raise CommandError(f"{target}: the control plane has no such object{_meant(answers[0])}")
+
+
 def _meant(page: dict[str, Any]) -> str:
     """Return a hint on an object that does not exist."""
     similar = [name.split("/") for name in page.get("similar", ())]

@@ -114,7 +114,13 @@ def _check_authority(authority: CertificateData) -> Problems:
 def _check_trust_domain(path: str, domain: str) -> rules.Findings:
     if domain and all(rules.is_dns_label(label) for label in domain.removesuffix(".").split(".")):
         return ()
-    return (error("bad-trust-domain", path, f"{domain!r} is not a valid trust domain"),)
+    return (
+        error(
+            "bad-trust-domain",
+            path,
+            f"{domain!r} is not a valid trust domain: write a host name, such as cluster.local",
+        ),
+    )
 
 
 def _check_tls_names(tls: TLSConfig) -> Problems:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Any
 
 from pilot.config.builtins import to_builtins
 from pilot.config.kinds.istio import DESTINATION_RULE, PEER_AUTHENTICATION, SERVICE_ENTRY
 from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, SERVICE
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import ObjectRef, plain_problem, plain_ref
-from pilot.config.security.authorization_policy import AuthorizationPolicy, From, Rule, dry_run
+from pilot.config.security.authorization_policy import AuthorizationPolicy, From, dry_run
 from pilot.debug.dashboard.callers import list_callers
 from pilot.debug.dashboard.mesh import (
     USABLE,
@@ -26,9 +25,7 @@ from pilot.debug.dashboard.mesh import (
     written_by,
 )
 from pilot.debug.dashboard.service_routes import (
-    MAX_ITEMS,
     MAX_RULES,
-    MAX_TEXT,
     Plain,
     ServiceReason,
     count_subset,
@@ -37,10 +34,10 @@ from pilot.debug.dashboard.service_routes import (
 )
 from pilot.debug.hidden_services import effects_on_service
 from pilot.debug.page import Refused
+from pilot.debug.rule_text import MAX_ITEMS, show_rule
 from pilot.debug.slices import collect_all, collect_present
 from pilot.debug.sources import ConnectedProxy, Sources
 from pilot.lib.labels import cut as cut_labels
-from pilot.lib.text import cut
 from pilot.mesh.model.facets import PolicySubjectKey
 from pilot.mesh.model.service import Registry, Service, ServiceRef
 from pilot.mesh.registry.endpoints import endpoints
@@ -260,42 +257,3 @@ def show_policy(row: Object[AuthorizationPolicy]) -> Plain:
         "dryRun": bool(dry_run(row.annotations)),
         "rules": [show_rule(rule) for rule in row.spec.rules[:MAX_RULES]],
     }
-
-
-def show_rule(rule: Rule) -> Plain:
-    """Return the conditions of a rule as text. An empty list means that there is no condition."""
-    return {
-        "from": [text for origin in rule.from_[:MAX_ITEMS] if (text := _fields_text(to_builtins(origin.source)))],
-        "to": [text for to in rule.to[:MAX_ITEMS] if (text := _fields_text(to_builtins(to.operation)))],
-        "when": [
-            f"{c.key} = {', '.join(c.values[:MAX_ITEMS])}"
-            if c.values
-            else f"{c.key} ≠ {', '.join(c.not_values[:MAX_ITEMS])}"
-            for c in rule.when[:MAX_ITEMS]
-        ],
-    }
-
-
-_WORDS = {
-    "principals": "principal",
-    "namespaces": "namespace",
-    "serviceAccounts": "service account",
-    "requestPrincipals": "token of",
-    "ipBlocks": "address",
-    "remoteIpBlocks": "client address",
-    "trustDomains": "trust domain",
-    "hosts": "host",
-    "ports": "port",
-    "methods": "method",
-    "paths": "path",
-}
-
-
-def _fields_text(fields: Mapping[str, Any] | None) -> str:
-    parts = []
-    for name, values in (fields or {}).items():
-        positive = name.removeprefix("not")
-        word = positive[:1].lower() + positive[1:]
-        listed = ", ".join(map(str, values[:MAX_ITEMS])) + (" …" if len(values) > MAX_ITEMS else "")
-        parts.append(f"{'not ' if positive != name else ''}{_WORDS.get(word, word)} {listed}")
-    return cut(" and ".join(parts), MAX_TEXT)

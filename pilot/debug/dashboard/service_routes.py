@@ -10,6 +10,7 @@ from pilot.config.networking.virtual_service import HTTPRoute, RouteDestination,
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import ObjectRef, plain_ref
 from pilot.debug.dashboard.mesh import USABLE, ServiceFacts, written_by
+from pilot.debug.rule_text import MAX_ITEMS, MAX_TEXT
 from pilot.debug.slices import collect_all
 from pilot.lib.text import cut
 from pilot.mesh.model.endpoint import Endpoint
@@ -20,12 +21,10 @@ from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.destination_rules import inbound_merged_rule_key, merged_rule
 from pilot.mesh.traffic.virtual_services import virtual_service
 
-MAX_ROUTES, MAX_RULES, MAX_ITEMS = 20, 20, 10
-"""Maximum numbers of VirtualServices, of rules of an object, and of items of a rule."""
+MAX_ROUTES, MAX_RULES = 20, 20
+"""Maximum numbers of VirtualServices, and of rules of an object."""
 MAX_COUNTED = 2_000
 """Maximum number of endpoints that are counted for a subset."""
-MAX_TEXT = 300
-"""Maximum length of the text of a condition, in characters."""
 Plain = dict[str, Any]
 Place = tuple[str, str]
 """The host and the subset of a destination."""

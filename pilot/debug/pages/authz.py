@@ -11,6 +11,7 @@ import msgspec
 from pilot.config.kinds.istio import AUTHORIZATION_POLICY
 from pilot.config.object import ObjectKey
 from pilot.debug.page import Query, Refused, requested_connection
+from pilot.debug.rule_text import show_rule
 from pilot.debug.sources import Sources
 from pilot.envoy.listener.authorization_filters import compiled_policy
 from pilot.envoy.listener.inbound.inbound_chain_keys import accepted_mtls, port_keys
@@ -22,6 +23,8 @@ from pilot.mesh.security.policies import proxy_policies
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.trust import mesh_trust_domains
 
+MAX_RULES = 20
+"""Maximum number of rules of a policy that are shown."""
 _SPACE_DELIMITED = ("scope", "permission")
 _NO_CERTIFICATE = "denied", "PeerAuthentication is STRICT and the client has no mesh certificate"
 
@@ -72,7 +75,7 @@ def authz(sources: Sources, query: Query) -> Any:
     sidecar = connection.proxy.type is NodeType.SIDECAR
     keys = proxy_policies(db, node_id).of(AUTHORIZATION_POLICY.id.name)
     if "request" not in query:
-        return {"proxy": connection.proxy.id, "policies": [_show(e) for e in _evaluate(db, keys, False, None)]}
+        return {"proxy": connection.proxy.id, "policies": [_show(db, e) for e in _evaluate(db, keys, False, None)]}
     request = _decode_request(query["request"])
     mode, speaks_tcp = _port(db, node_id, request.port) if sidecar else ("", False)
     tcp = speaks_tcp if request.tcp is None else request.tcp
@@ -86,7 +89,12 @@ def authz(sources: Sources, query: Query) -> Any:
         "mutualTls": mode,
         "principal": call.principal,
     }
-    return {**head, "decision": decision, "why": why, "policies": [_show(e) for e in evaluated]}
+    return {
+        **head,
+        "decision": decision,
+        "why": why,
+        "policies": [_show(db, e) | {"rulesMet": list(e.met)} for e in evaluated],
+    }
 
 
 def decide(policies: list[Evaluated]) -> tuple[str, str]:
@@ -128,12 +136,15 @@ def _position(rule_name: str) -> int:
     return int(rule_name.rpartition("rule[")[2].rstrip("]"))
 
 
-def _show(policy: Evaluated) -> dict[str, Any]:
+def _show(db: Mesh, policy: Evaluated) -> dict[str, Any]:
+    row = AUTHORIZATION_POLICY.get(db, policy.key)
+    rules = row.spec.rules if row is not None else ()
     plain: dict[str, Any] = {
         "namespace": policy.key.namespace,
         "name": policy.key.name,
         "action": policy.action,
-        "rulesMet": list(policy.met),
+        "rules": [show_rule(rule) for rule in rules[:MAX_RULES]],
+        "moreRules": max(0, len(rules) - MAX_RULES),
     }
     return (
         plain

@@ -45,7 +45,9 @@ def _check_config(db: Mesh, mesh: MeshConfig) -> Problems:
         name = provider_service(provider)
         if name and (ref := find_service(db, name)) is None:
             yield warning(
-                SERVICE_NOT_FOUND, f"extensionProviders[{index}]", f"{name} matches no service, or more than one"
+                SERVICE_NOT_FOUND,
+                f"extensionProviders[{index}]",
+                f"{name} matches no service, or more than one; write HOST or NAMESPACE/HOST",
             )
         elif (
             name

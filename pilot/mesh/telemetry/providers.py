@@ -8,6 +8,7 @@ from pilot.config.mesh.extension_provider import ExtensionProvider
 from pilot.config.mesh.mesh_config import DefaultProviders
 from pilot.config.validation.extension_provider import find_fault
 from pilot.derive import derived, hub
+from pilot.lib.suggestion import closest
 from pilot.mesh.registry.mesh_services import ProviderPort, find_service
 from pilot.mesh.registry.services import service
 from pilot.mesh.tables.database import Mesh
@@ -42,9 +43,11 @@ def workload_names(db: Mesh) -> WorkloadNames:
 @derived
 def telemetry_provider(db: Mesh, name: str) -> ExtensionProvider | str:
     """Return the provider with a name, or the reason why it cannot be used. Case is ignored."""
-    provider = next((p for p in mesh_config(db).extension_providers if p.name.lower() == name.lower()), None)
+    providers = mesh_config(db).extension_providers
+    provider = next((p for p in providers if p.name.lower() == name.lower()), None)
     if provider is None:
-        return f"the mesh config has no extension provider {name}"
+        meant = f" (did you mean {similar}?)" if (similar := closest(name, (p.name for p in providers))) else ""
+        return f"the mesh config has no extension provider {name}{meant}"
     return f"extension provider {name}: {fault}" if (fault := find_fault(provider)) else provider
 
 

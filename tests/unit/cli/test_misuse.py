@@ -66,6 +66,8 @@ FILES = {
     "web.yaml": "{current-context: w, contexts: [{name: w, context: {cluster: c, user: u}}], users: [{name: u, user: {}}], clusters: [{name: c, cluster: {server: 'http://OTHER'}}]}",
     "plugin.yaml": "{current-context: w, contexts: [{name: w, context: {cluster: c, user: u}}], users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: aws-iam-authenticatr}}}], clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]}",
     "down.yaml": "{current-context: w, contexts: [{name: w, context: {cluster: c, user: u}}], users: [{name: u, user: {}}], clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]}",
+    "cluster.yaml": "{current-context: w, contexts: [{name: w, context: {cluster: d, user: u}}], users: [{name: u, user: {}}], clusters: [{name: c, cluster: {}}]}",
+    "scheme.yaml": "{current-context: w, contexts: [{name: w, context: {cluster: c, user: u}}], users: [{name: u, user: {}}], clusters: [{name: c, cluster: {server: '127.0.0.1:6443'}}]}",
     "metadata.yaml": VIRTUAL_SERVICE.replace("namespace: shop", "namespace: shop, lables: {a: b}"),
     "outside.yaml": VIRTUAL_SERVICE.replace("spec:\n  hosts: [tea]", "hosts: [tea]\nspec:"),
     "indent.yaml": VIRTUAL_SERVICE.replace("  http:", "   http:"),
@@ -562,6 +564,21 @@ MISTAKES = [
         "pilotctl wait --timeout 3 virtualservice/a",
         2,
         "Invalid value for '--timeout': invalid duration '3'; did you mean 3s?",
+    ),
+    (
+        "pilotctl tag list -c cluster.yaml",
+        1,
+        "kubeconfig cluster.yaml: the context names 'd', which is not in the list clusters",
+    ),
+    (
+        "pilotctl tag list -c scheme.yaml",
+        1,
+        "the server of the kubeconfig is '127.0.0.1:6443'; it must begin with https:// or http://",
+    ),
+    (
+        "pilotctl tag list -c unclosed.yaml",
+        1,
+        "kubeconfig unclosed.yaml: not valid YAML, line 2: expected ',' or ']', but got '<stream end>'",
     ),
     (
         "pilotctl wait -f nested.yaml",

@@ -431,17 +431,17 @@ def test_address_filter_rejects_the_address_of_a_control_plane(capsys: pytest.Ca
 
 def test_routes(run: Any, address: str) -> None:
     rows = [line.split("   ") for line in run(address, "proxy-config", "routes", "tea").splitlines()[1:]]
-    cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
+    cells = [[cell.strip() for cell in row if cell.strip() not in ("", "-")] for row in rows]
     host = ["80", "tea.shop.svc.cluster.local:80", "tea, tea.shop + 1 more"]
     tea = "tea.shop.svc.cluster.local:80"
     assert cells == [
-        ["NAME", "VHOST NAME", "DOMAINS", "MATCH", "DESTINATION", "VIRTUAL SERVICE"],
+        ["NAME", "VHOST NAME", "DOMAINS", "MATCH", "DESTINATION", "VIRTUAL SERVICE", "TIMEOUT", "RETRIES", "FAULT"],
         [*host, "/* method=GET !x-user=~j.* x-any ?debug=^on", tea, "tea.shop"],
         [*host, "/old", "redirect https://new.example.com/new"],
         [*host, "~/[a-z]+", "direct response 503"],
         [*host, "/v1/*", f"{tea} 90, x 0"],
         [*host, "/pick*", "by header x-cluster"],
-        ["http.8080", "empty", "*", "-", "404"],
+        ["http.8080", "empty", "*", "404"],
     ]
 
 
@@ -457,7 +457,8 @@ def test_endpoints(run: Any, address: str) -> None:
 
 
 def test_proxy_without_resources(run: Any, empty: str) -> None:
-    assert run(empty, "proxy-config", "routes", "tea") == f"{HEADING}\nNone.\n"
+    nothing = "This proxy has subscribed to routes, and the control plane has none for it."
+    assert run(empty, "proxy-config", "routes", "tea") == f"{HEADING}\n{nothing}\n"
 
 
 @pytest.mark.parametrize(
@@ -522,9 +523,8 @@ def test_missing_secrets(run: Any, fail: Any, empty: str) -> None:
         f"Error: the control plane has sent this proxy no secrets. {NO_ENVOY}. To list the certificates that the control "
         "plane knows, use `pilotctl certificates`\n"
     )
-    assert (
-        run(empty, "proxy-config", "secrets", "--envoy", empty) == "An Envoy that does not report its node ID\nNone.\n"
-    )
+    nothing = "An Envoy that does not report its node ID\nThis Envoy has no secrets.\n"
+    assert run(empty, "proxy-config", "secrets", "--envoy", empty) == nothing
     assert "cannot reach the Envoy at http://127.0.0.1:1: " in fail(
         empty, "proxy-config", "secrets", "--envoy", "127.0.0.1:1"
     )

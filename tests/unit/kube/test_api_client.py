@@ -231,7 +231,9 @@ async def test_a_pod_uses_its_service_account(tmp_path: pathlib.Path, monkeypatc
 
 
 async def test_invalid_kubeconfig_is_reported(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"^kubeconfig: 'ftp://a' is not a server URL$"):
+    with pytest.raises(
+        ConfigurationError, match=r"^the server of the kubeconfig is 'ftp://a'; it must begin with https:// or http://$"
+    ):
         await Kubeconfig(config({"server": "ftp://a"}, {})).load()
     with pytest.raises(
         ConfigurationError,
@@ -248,9 +250,14 @@ async def test_invalid_kubeconfig_is_reported(tmp_path: pathlib.Path) -> None:
         (b"hello", "", "not a kubeconfig: expected a mapping with a list of contexts"),
         (b"contexts: 1", "", "not a kubeconfig: expected a mapping with a list of contexts"),
         (b"\xff\x00", "", "not a text file in UTF-8"),
-        (b"a: [\n", "", "not valid YAML, line 2"),
+        (b"a: [\n", "", "not valid YAML, line 2: expected the node content, but found '<stream end>'"),
         (b"", "", "expected lists of clusters, contexts and users, and a current-context"),
         (b"contexts: [{name: dev}, {name: test}]", "prod", "no context 'prod'; contexts are: dev, test"),
+        (
+            b"{current-context: a, contexts: [{name: a, context: {cluster: b}}], clusters: [{name: a, cluster: {}}], users: []}",
+            "",
+            "the context names 'b', which is not in the list clusters",
+        ),
         (b"contexts: []", "prod", "no context 'prod'; contexts are: none"),
         (
             b"{current-context: a, contexts: [{name: a, context: {cluster: a}}], clusters: 1}",

@@ -22,6 +22,7 @@ from pilot.lib.suggestion import did_you_mean
 from webhook.inject.annotations import annotation_fault
 
 _WORKLOADS = (DEPLOYMENT, STATEFUL_SET, DAEMON_SET, JOB)
+_TEMPLATED = frozenset(kind.name for kind in _WORKLOADS)
 _KINDS = (NAMESPACE, SERVICE, POD, *_WORKLOADS)
 _INGRESS_CLASS = "kubernetes.io/ingress.class"
 _IGNORED = frozenset(("sidecar.istio.io/status", "gateway.istio.io/controller-version", "istio.io/rev"))
@@ -136,7 +137,8 @@ def _problems(kind: str, labels: Mapping[str, str], annotations: Mapping[str, st
             yield info("deprecated-annotation", path, f"the annotation is deprecated{instead}")
         if kind not in _KINDS_OF[name]:
             kinds = ", ".join(_KINDS_OF[name])
-            yield warning("misplaced-annotation", path, f"the annotation has an effect only on: {kinds}")
+            move = "; move it to spec.template.metadata" if kind in _TEMPLATED and POD.name in _KINDS_OF[name] else ""
+            yield warning("misplaced-annotation", path, f"the annotation has an effect only on: {kinds}{move}")
         elif fault := annotation_fault(name, value):
             yield warning("bad-annotation", path, fault)
 

@@ -138,10 +138,23 @@ def _policy_table(policies: Sequence[dict[str, Any]], has_request: bool, proxy: 
     if not policies:
         return f"No AuthorizationPolicy applies to {proxy}."
     rows = [
-        (_action(p), p["namespace"], p["name"], *((_matched_rules(p["rulesMet"]),) if has_request else ()))
+        (_action(p), p["namespace"], p["name"], *((_matched_rules(p["rulesMet"]),) if has_request else ()), *rule)
         for p in policies
+        for rule in _rules(p)
     ]
-    return TextTable(("ACTION", "NAMESPACE", "POLICY", *(("MATCHES",) if has_request else ())), rows)
+    matches = ("MATCHES",) if has_request else ()
+    return TextTable(("ACTION", "NAMESPACE", "POLICY", *matches, "RULE", "FROM", "TO", "WHEN"), rows)
+
+
+def _rules(policy: dict[str, Any]) -> Iterator[Sequence[str]]:
+    """Yield a row for each rule of a policy: its index and its conditions."""
+    rules = policy.get("rules", ())
+    for index, rule in enumerate(rules):
+        yield str(index), *("; ".join(rule[part]) or "*" for part in ("from", "to", "when"))
+    if policy.get("moreRules"):
+        yield f"and {policy['moreRules']} more", "", "", ""
+    elif not rules:
+        yield "-", "nobody: it has no rules", "-", "-"
 
 
 def _action(policy: dict[str, Any]) -> str:

@@ -91,7 +91,7 @@ def _injector(sources: InjectionSources) -> FileInjector:
     try:
         config = _config(sources, operator, installed.get("istio-sidecar-injector", {}))
     except ConfigError as error:
-        raise CommandError(str(error)) from error
+        raise CommandError(f"{sources.inject_config}: {error}" if sources.inject_config else str(error)) from error
     mesh = _mesh(
         [_one(sources.mesh_config), _yaml(installed.get("istio", {}).get("mesh", "")) or mesh_config_of(operator)]
     )

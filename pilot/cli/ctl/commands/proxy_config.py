@@ -55,7 +55,7 @@ ALIASES = {name.removesuffix("s"): name for name in KINDS} | {
     "s": "secrets",
 }
 OPTIONS = {
-    "fqdn": click.option("--fqdn", default="", help="only clusters whose service name contains this text"),
+    "fqdn": click.option("--fqdn", default="", help="only hosts that contain this text"),
     "port": click.option("--port", type=int, default=0, help="only this port"),
     "direction": click.option(
         "--direction",
@@ -118,7 +118,7 @@ def _add(name: str, short_type: str, table_module: ModuleType) -> None:
         selection = table_module.select(resources, filters) if any(filters) else resources
         if not selection:
             _check_names(resources, name, filters)
-        nothing = f"None of the {len(resources)} {name} matches." if resources else NOTHING
+        nothing = f"None of the {len(resources)} {name} matches." if resources else _lacking(target, name, short_type)
         notes += _delivery(target, short_type)
         return CommandResult(selection, [heading, *notes, *_table(selection, table_module, nothing)])
 
@@ -129,6 +129,16 @@ def _check_names(resources: list[dict[str, Any]], kind: str, filters: Filters) -
         names = [str(resource.get("clusterName") or resource.get("name")) for resource in resources]
         if name and name not in names:
             raise CommandError(f"{option} {name!r}: the proxy has no {kind} of this name{choices(name, names)}")
+
+
+def _lacking(target: ProxyTarget, kind: str, short_type: str) -> str:
+    """Return the reason for which a proxy has no resources of a kind."""
+    if target.envoy is not None:
+        return f"This Envoy has no {kind}."
+    watched = find_status(target.client, target.name, target.namespace).get("resources", {})
+    if BY_SHORT_NAME[short_type] not in watched:
+        return f"This proxy has not subscribed to {kind}, so the control plane has sent none."
+    return f"This proxy has subscribed to {kind}, and the control plane has none for it."
 
 
 def _delivery(target: ProxyTarget, short_type: str) -> list[str]:

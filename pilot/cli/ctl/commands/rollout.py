@@ -12,7 +12,7 @@ from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.completions import complete_namespaces
 from pilot.cli.ctl.output import CommandResult, Part, TextTable
 from pilot.cli.ctl.replicas import Replicas
-from pilot.cli.ctl.rollout import describe_lacking, named_targets, read_rollouts, rollout_table
+from pilot.cli.ctl.rollout import describe_lacking, named_targets, read_rollouts, refuse_unknown, rollout_table
 from pilot.lib.text import human_size
 
 _HEAD = (
@@ -41,6 +41,7 @@ def status(client: Replicas, objects: tuple[str, ...], namespace: str) -> Comman
     `pilotctl wait` to wait for the proxies.
     """
     rollouts = read_rollouts(client, named_targets(objects, namespace))
+    refuse_unknown(rollouts)
     lines = [f"{one.target}: {line}" for one in rollouts for line in (*_errors(one.page), *describe_lacking(one.page))]
     pages = [{"replica": one.replica, "state": one.state, **one.page} for one in rollouts]
     return CommandResult(pages, [rollout_table(rollouts), *dict.fromkeys(lines)])

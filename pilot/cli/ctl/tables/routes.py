@@ -9,15 +9,31 @@ from pilot.cli.ctl.tables.filters import Filters
 from pilot.cli.ctl.tables.source import config_object
 from pilot.envoy.names import parse_cluster
 
-FILTERS = ("name",)
-HEAD = ("NAME", "VHOST NAME", "DOMAINS", "MATCH", "DESTINATION", "VIRTUAL SERVICE")
+FILTERS = ("name", "fqdn")
+HEAD = (
+    *("NAME", "VHOST NAME", "DOMAINS", "MATCH", "DESTINATION", "VIRTUAL SERVICE"),
+    *("TIMEOUT", "RETRIES", "FAULT"),
+)
 _SHOWN_DOMAINS = 2
+_PARTS = {"TEN_THOUSAND": 100, "MILLION": 10_000}
+"""Denominators of a fraction in percent."""
 _VALUE_MATCHES = {"exact": "=", "prefix": "=^", "suffix": "=$", "contains": "=~", "safeRegex": "=~"}
 
 
 def select(configurations: Iterable[dict[str, Any]], filters: Filters) -> list[dict[str, Any]]:
-    """Return the route configuration with the name, or all of them."""
-    return [configuration for configuration in configurations if filters.name in ("", configuration["name"])]
+    """Return the route configurations that the filters admit, with only the virtual hosts that they admit."""
+    named = [configuration for configuration in configurations if filters.name in ("", configuration["name"])]
+    if not filters.fqdn:
+        return named
+    return [
+        configuration | {"virtualHosts": hosts}
+        for configuration in named
+        if (hosts := [host for host in configuration.get("virtualHosts", ()) if _serves(host, filters.fqdn)])
+    ]
+
+
+def _serves(host: dict[str, Any], text: str) -> bool:
+    return any(text in domain for domain in host.get("domains", ()))
 
 
 def rows(configurations: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
@@ -39,12 +55,39 @@ def _domains(domains: list[str]) -> str:
     return shown + (f" + {len(domains) - _SHOWN_DOMAINS} more" if len(domains) > _SHOWN_DOMAINS else "")
 
 
-def _route(route: dict[str, Any]) -> tuple[str, str, str]:
-    return (
-        (_match(route["match"]), _destination(route), config_object(route, "virtual-service"))
-        if route
-        else ("-", "404", "")
-    )
+def _route(route: dict[str, Any]) -> tuple[str, ...]:
+    if not route:
+        return "-", "404", "", "-", "-", "-"
+    action = route.get("route", {})
+    limits = (_timeout(action), _retries(action.get("retryPolicy", {})), _fault(route))
+    return _match(route["match"]), _destination(route), config_object(route, "virtual-service"), *limits
+
+
+def _timeout(action: dict[str, Any]) -> str:
+    timeout = str(action.get("timeout", "0s"))
+    return "-" if timeout == "0s" else timeout
+
+
+def _retries(policy: dict[str, Any]) -> str:
+    number = policy.get("numRetries", 1 if policy else 0)
+    if not number:
+        return "-"
+    per_try = f", {policy['perTryTimeout']} each" if policy.get("perTryTimeout") else ""
+    return f"{number}{per_try}"
+
+
+def _fault(route: dict[str, Any]) -> str:
+    """Return the faults that are injected, such as `delay 5s 10%, abort 503 1%`."""
+    fault = route.get("typedPerFilterConfig", {}).get("envoy.filters.http.fault", {})
+    delay, abort = fault.get("delay", {}), fault.get("abort", {})
+    parts = [f"delay {delay.get('fixedDelay', '')} {_percent(delay)}"] if delay else []
+    status = f"gRPC {abort['grpcStatus']}" if "grpcStatus" in abort else abort.get("httpStatus", "")
+    return ", ".join([*parts, *([f"abort {status} {_percent(abort)}"] if abort else [])]) or "-"
+
+
+def _percent(fault: dict[str, Any]) -> str:
+    percentage = fault.get("percentage", {})
+    return f"{percentage.get('numerator', 0) / _PARTS.get(percentage.get('denominator', 'HUNDRED'), 1):g}%"
 
 
 def _match(match: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pilot.cli.ctl.tables import clusters, listeners, routes
+from pilot.cli.ctl.tables.filters import Filters
 
 
 def test_routes_are_sorted_by_port_then_name() -> None:
@@ -16,6 +17,25 @@ def test_routes_are_sorted_by_port_then_name() -> None:
         ("65536", "a, b + 1 more"),
         ("a", "a, b + 2 more"),
         ("tea", ""),
+    ]
+
+
+def test_routes_show_timeouts_retries_and_faults_of_the_hosts_that_are_asked_for() -> None:
+    fault = {
+        "delay": {"fixedDelay": "5s", "percentage": {"numerator": 500, "denominator": "MILLION"}},
+        "abort": {"httpStatus": 503, "percentage": {"numerator": 10}},
+    }
+    limits = {"cluster": "c", "timeout": "3s", "retryPolicy": {"numRetries": 4, "perTryTimeout": "1s"}}
+    tea = [
+        {"match": {"prefix": "/"}, "route": limits, "typedPerFilterConfig": {"envoy.filters.http.fault": fault}},
+        {"match": {"prefix": "/"}, "route": {"cluster": "c", "timeout": "0s"}},
+    ]
+    hosts = [{"name": "tea", "domains": ["tea.shop.svc", "tea"], "routes": tea}, {"name": "cup", "domains": ["cup"]}]
+    configs = [{"name": "80", "virtualHosts": hosts}, {"name": "81", "virtualHosts": hosts[1:]}]
+    selection = routes.select(configs, Filters(fqdn="tea.shop"))
+    assert [(row[1], *row[6:]) for row in routes.rows(selection)] == [
+        ("tea", "3s", "4, 1s each", "delay 5s 0.05%, abort 503 10%"),
+        ("tea", "-", "-", "-"),
     ]
 
 

@@ -192,11 +192,13 @@ def test_invalid_request_is_rejected(request_: str) -> None:
 
 
 def test_policies_are_listed_without_a_request() -> None:
+    caller_rule = {"from": [f"principal {CALLER}"], "to": [], "when": []}
+    no_x_rule = {"from": [], "to": ["path /x*"], "when": []}
     assert make_check(ALLOW_CALLER, DENY_X)() == {
         "proxy": "web-0.a",
         "policies": [
-            {"namespace": "a", "name": "callers", "action": "ALLOW", "rulesMet": []},
-            {"namespace": "a", "name": "no-x", "action": "DENY", "rulesMet": []},
+            {"namespace": "a", "name": "callers", "action": "ALLOW", "rules": [caller_rule], "moreRules": 0},
+            {"namespace": "a", "name": "no-x", "action": "DENY", "rules": [no_x_rule], "moreRules": 0},
         ],
     }
 

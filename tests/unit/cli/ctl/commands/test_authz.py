@@ -40,11 +40,11 @@ def test_output_shows_the_decision_and_matching_rules() -> None:
         "DENIED: AuthorizationPolicy a/no-x matches with rule 0\n"
         "HTTP to web-0.a from spiffe://cluster.local/ns/a/sa/caller; mutual TLS is PERMISSIVE\n"
         "\n"
-        "ACTION           NAMESPACE   POLICY    MATCHES\n"
-        "CUSTOM (judge)   a           asks      -\n"
-        "ALLOW            a           callers   rule 0\n"
-        "DENY             a           no-x      rule 0\n"
-        "DENY (dry run)   a           tried     rule 0"
+        "ACTION           NAMESPACE   POLICY    MATCHES   RULE   FROM                                     TO          WHEN\n"
+        "CUSTOM (judge)   a           asks      -         0      *                                        path /vip   *\n"
+        "ALLOW            a           callers   rule 0    0      principal cluster.local/ns/a/sa/caller   *           *\n"
+        "DENY             a           no-x      rule 0    0      *                                        path /x*    *\n"
+        "DENY (dry run)   a           tried     rule 0    0      *                                        path *      *"
     )
     assert run_check(ask, "--path", "/vip", "--from-principal", CALLER).startswith(
         "DELEGATED: AuthorizationPolicy a/asks delegates"
@@ -52,7 +52,10 @@ def test_output_shows_the_decision_and_matching_rules() -> None:
 
 
 def test_output_lists_policies_without_a_request() -> None:
-    assert run_check(make_check(DENY_X)) == "ACTION   NAMESPACE   POLICY\nDENY     a           no-x"
+    assert run_check(make_check(DENY_X)) == (
+        "ACTION   NAMESPACE   POLICY   RULE   FROM   TO         WHEN\nDENY     a           no-x     0      *      path /x*   *"
+    )
+    assert run_check(make_check(policy("none", "rules: []"))).endswith("nobody: it has no rules   -    -")
     assert run_check(make_check()) == "No AuthorizationPolicy applies to web-0.a."
 
 

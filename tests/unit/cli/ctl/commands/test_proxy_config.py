@@ -31,4 +31,8 @@ def test_resources_that_are_not_in_force_are_marked(
     resources = {BY_SHORT_NAME["rds"]: state, BY_SHORT_NAME["cds"]: SENT}
     pages["syncz"] = [{"proxy": "web-0.a", "cluster_id": "Kubernetes", "resources": resources}]
     pages["config_dump"] = {"configs": []}
-    assert run("proxy-config", "routes", "web-0.a") == f"Proxy web-0.a in cluster Kubernetes\n{note}None.\n"
+    nothing = "This proxy has subscribed to routes, and the control plane has none for it."
+    assert run("proxy-config", "routes", "web-0.a") == f"Proxy web-0.a in cluster Kubernetes\n{note}{nothing}\n"
+    assert run("proxy-config", "endpoints", "web-0.a").endswith(
+        "This proxy has not subscribed to endpoints, so the control plane has sent none.\n"
+    )

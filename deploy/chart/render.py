@@ -74,7 +74,8 @@ def _execute(template: Template, path: str, data: Plain) -> str:
     try:
         return template.execute(data, path)
     except TemplateError as error:
-        raise ChartError(str(error)) from error
+        _, is_refusal, reason = str(error).rpartition("error calling fail: ")  # the chart itself names the mistake
+        raise ChartError(f"{template.name}: {reason}" if is_refusal else str(error)) from error
 
 
 def _objects(text: str, path: str) -> list[Plain]:

@@ -22,6 +22,8 @@ _CHOICES = {
     "service.type": ("ClusterIP", "NodePort", "LoadBalancer", "ExternalName"),
 }
 """The values that Kubernetes allows in fields of `k8s`."""
+_LOG_LEVELS = ("trace", "debug", "info", "warning", "warn", "error", "critical", "off")
+"""The log levels of Envoy."""
 _HUB = re.compile(r"[a-zA-Z0-9.-]+(:\d+)?(/[a-z0-9._-]+)*", re.ASCII)
 
 
@@ -160,6 +162,9 @@ def _kubernetes(spec: Plain) -> Iterator[Problem]:
             yield error("bad-replicas", f"{path}.k8s.hpaSpec.minReplicas", message)
     policy = "global.imagePullPolicy"
     yield from _choice(value_at(spec, f"values.{policy}"), _CHOICES["imagePullPolicy"], f"spec.values.{policy}")
+    level = "global.proxy.logLevel"
+    first, _, _ = str(value_at(spec, f"values.{level}") or "").partition(",")  # levels of components may follow
+    yield from _choice(first, _LOG_LEVELS, f"spec.values.{level}")
 
 
 def _components(spec: Plain) -> Iterator[tuple[str, Plain]]:

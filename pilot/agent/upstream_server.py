@@ -35,7 +35,7 @@ _HINTS = {
     "variable ISTIOD_SAN sets the name to expect",
     "authenticat": "the control plane's log says why it rejects the token in {token_file}",
 }
-"""What to do about failed calls, by a part of gRPC's details."""
+"""Advice on failed calls, by a part of gRPC's details."""
 
 
 class UpstreamConfigError(Exception):

@@ -271,7 +271,8 @@ def _decode_metadata(plain: Any) -> tuple[Metadata, list[Problem]]:
 def _identify(plain: Any, catalogue: Catalogue, strict: bool) -> AnyKind | list[Problem]:
     """Return the kind of an object, or the problems if the kind is not supported."""
     if not isinstance(plain, dict):
-        return [error("not-an-object", "", "expected an object with apiVersion, kind and metadata")]
+        form = "; write objects as documents that --- separates, without -" if isinstance(plain, list) else ""
+        return [error("not-an-object", "", f"expected an object with apiVersion, kind and metadata{form}")]
     version, name = plain.get("apiVersion"), plain.get("kind")
     for field, value in (("apiVersion", version), ("kind", name)):
         if not isinstance(value, str) or not value:

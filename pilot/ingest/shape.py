@@ -6,7 +6,6 @@ import base64
 import binascii
 import functools
 import math
-import re
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -32,16 +31,6 @@ _NAMES = {
 }
 _PYTHON = {mi.StrType: str, mi.BoolType: bool, mi.IntType: int, mi.FloatType: float}
 _Check = Callable[[Any], Sequence[Problem]]
-_UNQUOTED = {
-    name: re.compile(text)
-    for name, text in {
-        "true or false": "true|false",
-        "an integer": r"-?[0-9]{1,20}",
-        "a number": r"-?[0-9.]{1,20}",
-    }.items()
-}
-"""Strings that would have the expected type without their quotes."""
-_NEVER = re.compile(r"(?!)")
 MAX_MISMATCHES = 1000
 """Number of problems of a value after which the rest of a list or mapping is not checked."""
 
@@ -339,6 +328,8 @@ def _check_duration(value: Any) -> Sequence[Problem]:
         decode_extension(Duration, value)
     except ValueError as reason:
         form = ": use units h, m, s and ms without spaces, such as 1.5s or 1h30m" if isinstance(value, str) else ""
+        if type(value) is int:
+            form = f": write {value}s for seconds"
         return [error("bad-duration", "", f"{reason}{form}")]
     return ()
 
@@ -368,9 +359,16 @@ def _check_scalar(python: type, value: Any) -> Sequence[Problem]:
 def _wrong(expected: str, value: Any, hint: str = "") -> Sequence[Problem]:
     if expected == "a string" and isinstance(value, (bool, int, float)):
         hint = ": quote it"
-    elif isinstance(value, str) and _UNQUOTED.get(expected, _NEVER).fullmatch(value):
+    elif isinstance(value, str) and _fits_unquoted(value, expected):
         hint = ": remove the quotes"
     return [error("wrong-type", "", f"expected {expected}, got {_name(value)}{hint}")]
+
+
+def _fits_unquoted(text: str, expected: str) -> bool:
+    """Return whether a string would have the expected type without its quotes."""
+    if expected == _NAMES[bool]:
+        return text in ("true", "false")
+    return expected == _NAMES[int] and text.isascii() and text.isdecimal()
 
 
 def _name(value: Any) -> str:

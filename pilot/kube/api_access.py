@@ -134,7 +134,7 @@ class _PluginLog(logging.Handler):
 
 
 _PLUGIN_LOG = _PluginLog()
-_MISSING_ENTRY = re.compile(r"Expected object with name (.*) in .*/(\w+) list")
+_MISSING_ENTRY = re.compile(r"Expected object with name ([^ ]*) in [^ ]*/([a-z]+) list")
 """The error of the `kubernetes` package for a context whose cluster or user does not exist."""
 
 

@@ -82,7 +82,8 @@ class PortCertificate:
             self.context = await asyncio.to_thread(self._build_context)
         except (OSError, ValueError, SigningError) as error:
             flags = f" (--tlsCertFile, --tlsKeyFile and --caCertFile: {', '.join(self._files)})" if self._files else ""
-            raise StartError(f"cannot load the server certificate{flags}: {error}") from error
+            reason = "a file has no valid certificate or private key in PEM" if "PEM lib" in str(error) else str(error)
+            raise StartError(f"cannot load the server certificate{flags}: {reason}") from error
         paths = [path for path in (*(self._files or ()), self._client_roots_file) if path]
         for folder in {os.path.dirname(os.path.abspath(path)) for path in paths}:
             watch = Watch(folder, lambda _: self._schedule_reload(), self._schedule_reload, recursive=False)

@@ -12,7 +12,7 @@ from pilot.config.gateway_api.l4_route import TCPRoute, TLSRoute, UDPRoute
 from pilot.config.gateway_api.reference import ReferenceGrant
 from pilot.config.group_kind import EXPERIMENTAL_GATEWAY_API, GATEWAY_API, INFERENCE, GroupKind
 from pilot.config.kind import Kind
-from pilot.config.validation.gateway_api import validate_listener_hosts, validate_route_hosts
+from pilot.config.validation.gateway_api import validate_http_route, validate_listener_hosts, validate_route_hosts
 
 _VERSIONS = ("v1", "v1beta1")
 
@@ -35,7 +35,7 @@ LISTENER_SET = Kind(
     indexes={"gateway": indexes.gateway_of_listener_set},
 )
 
-HTTP_ROUTE = Kind(GroupKind(GATEWAY_API, "HTTPRoute"), _VERSIONS, HTTPRoute, validate_route_hosts)
+HTTP_ROUTE = Kind(GroupKind(GATEWAY_API, "HTTPRoute"), _VERSIONS, HTTPRoute, validate_http_route)
 
 GRPC_ROUTE = Kind(GroupKind(GATEWAY_API, "GRPCRoute"), ("v1",), GRPCRoute, validate_route_hosts)
 

@@ -92,7 +92,7 @@ def _check_keys(text: str) -> Problems:
         plain = None
     keys: Any = plain.get("keys", [plain]) if isinstance(plain, dict) else None
     if not isinstance(keys, list) or not all(isinstance(key, dict) and isinstance(key.get("kty"), str) for key in keys):
-        yield error("bad-jwks", "jwks", "expected a JSON Web Key Set")
+        yield error("bad-jwks", "jwks", 'expected a JSON Web Key Set: {"keys": [...]}; use jwksUri for its URL')
         return
     if len(keys) > MOST_KEYS:
         yield error("too-many", "jwks", f"{len(keys)} keys; at most {MOST_KEYS} are allowed")

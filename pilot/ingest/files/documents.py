@@ -115,6 +115,12 @@ def _with_hint(fault: SyntaxFault, data: bytes) -> SyntaxFault:
         hint = "YAML does not permit tabs for indentation: replace them by spaces"
     elif "block mapping" in message or "block collection" in message or "mapping values are not allowed" in message:
         hint = "check the indentation of this line and of the lines above"
+    elif "flow mapping" in message or "flow sequence" in message:
+        hint = "close every { and [, and quote texts that contain { } [ ] or ,"
+    elif "scanning an alias" in message:
+        hint = "quote texts that begin with *"
+    elif "quoted scalar" in message:
+        hint = "a quote is not closed"
     else:
         return fault
     return SyntaxFault(f"{message}; {hint}", fault.line)
@@ -213,7 +219,7 @@ class _Builder:
 
     def _alias(self, event: Any) -> tuple[Any, Inside]:
         if event.anchor not in self._anchors:
-            raise SyntaxFault(f"unknown alias *{event.anchor}", self._line(event))
+            raise SyntaxFault(f"unknown alias *{event.anchor}; quote texts that begin with *", self._line(event))
         if not self._allow_aliases:
             raise SyntaxFault("aliases are not supported in this text", self._line(event))
         value, inside, size = self._anchors[event.anchor]

@@ -29,6 +29,7 @@ spec:
   - route:
     - destination: {host: tea}
 """
+TEA = "networking.istio.io/VirtualService shop/tea"
 FILES = {
     "vs.yaml": VIRTUAL_SERVICE,
     "field.yaml": VIRTUAL_SERVICE.replace("  http:", "  htttp:"),
@@ -66,6 +67,17 @@ FILES = {
     "web.yaml": "{current-context: w, contexts: [{name: w, context: {cluster: c, user: u}}], users: [{name: u, user: {}}], clusters: [{name: c, cluster: {server: 'http://OTHER'}}]}",
     "plugin.yaml": "{current-context: w, contexts: [{name: w, context: {cluster: c, user: u}}], users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: aws-iam-authenticatr}}}], clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]}",
     "down.yaml": "{current-context: w, contexts: [{name: w, context: {cluster: c, user: u}}], users: [{name: u, user: {}}], clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]}",
+    "condition.yaml": VIRTUAL_SERVICE.replace("- route:", "- retries: {attempts: 2, retryOn: 5xxx}\n    route:"),
+    "brace.yaml": VIRTUAL_SERVICE.replace("[tea]", "[tea").replace("  http:\n", ""),
+    "quote.yaml": VIRTUAL_SERVICE.replace("[tea]", "['tea]"),
+    "star.yaml": VIRTUAL_SERVICE.replace("[tea]", "[*.example.com]"),
+    "list.yaml": "- apiVersion: networking.istio.io/v1\n  kind: VirtualService\n",
+    "seconds.yaml": VIRTUAL_SERVICE.replace("- route:", "- timeout: 30\n    route:"),
+    "quoted.yaml": VIRTUAL_SERVICE.replace("host: tea}", "host: tea, port: {number: '80'}}"),
+    "tls.yaml": "apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: a, namespace: shop}\nspec: {servers: [{hosts: ['*'], port: {number: 443, name: a, protocol: HTTPS}, tls: {mode: SIMPLE, privateKey: /k}}]}\n",
+    "jwks.yaml": "apiVersion: security.istio.io/v1\nkind: RequestAuthentication\nmetadata: {name: a, namespace: shop}\nspec: {jwtRules: [{issuer: a, jwks: 'https://a/jwks'}]}\n",
+    "weight.yaml": "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: a, namespace: shop}\nspec: {rules: [{backendRefs: [{name: tea, port: 80, weight: -1}]}]}\n",
+    "inject.config": "templates: {sidecar: '{{ .x '}\n",
     "cluster.yaml": "{current-context: w, contexts: [{name: w, context: {cluster: d, user: u}}], users: [{name: u, user: {}}], clusters: [{name: c, cluster: {}}]}",
     "scheme.yaml": "{current-context: w, contexts: [{name: w, context: {cluster: c, user: u}}], users: [{name: u, user: {}}], clusters: [{name: c, cluster: {server: '127.0.0.1:6443'}}]}",
     "metadata.yaml": VIRTUAL_SERVICE.replace("namespace: shop", "namespace: shop, lables: {a: b}"),
@@ -352,7 +364,7 @@ MISTAKES = [
     (
         "pilotctl validate -f unclosed.yaml",
         1,
-        "\"unclosed.yaml\" is not valid:\n  * line 2: while parsing a flow sequence did not find expected ',' or ']'",
+        "\"unclosed.yaml\" is not valid:\n  * line 2: while parsing a flow sequence did not find expected ',' or ']'; close every { and [, and quote texts that contain { } [ ] or ,",
     ),
     (
         "pilotctl validate -f text.yaml",
@@ -564,6 +576,71 @@ MISTAKES = [
         "pilotctl wait --timeout 3 virtualservice/a",
         2,
         "Invalid value for '--timeout': invalid duration '3'; did you mean 3s?",
+    ),
+    *(
+        (f"pilotctl validate -f {name}.yaml", 1, f'"{name}.yaml" is not valid:\n  * line {line}: {message}')
+        for name, line, message in (
+            ("condition", 7, f"{TEA} spec.http[0].retries.retryOn: unknown retry condition '5xxx'; did you mean 5xx?"),
+            (
+                *("brace", 6),
+                "while parsing a flow sequence did not find expected ',' or ']'; close every { and [, and quote texts that "
+                "contain { } [ ] or ,",
+            ),
+            ("quote", 9, "while scanning a quoted scalar found unexpected end of stream; a quote is not closed"),
+            (
+                "star",
+                5,
+                "while scanning an alias did not find expected alphabetic or numeric character; quote texts that begin with *",
+            ),
+            (
+                *("list", 1),
+                "expected an object with apiVersion, kind and metadata; write objects as documents that --- separates, "
+                "without -",
+            ),
+            (
+                *("seconds", 7),
+                f"{TEA} spec.http[0].timeout: expected a duration like 1.5s, got an integer (30): write 30s for seconds",
+            ),
+            (
+                *("quoted", 8),
+                f"{TEA} spec.http[0].route[0].destination.port.number: expected an integer, got a string: remove the quotes",
+            ),
+            (
+                *("tls", 4),
+                "networking.istio.io/Gateway shop/a spec.servers[0].tls.serverCertificate: SIMPLE requires a server "
+                "certificate; to use a Secret, set credentialName",
+            ),
+            (
+                *("jwks", 4),
+                "security.istio.io/RequestAuthentication shop/a spec.jwtRules[0].jwks: expected a JSON Web Key Set: "
+                '{"keys": [...]}; use jwksUri for its URL',
+            ),
+            (
+                *("weight", 4),
+                "gateway.networking.k8s.io/HTTPRoute shop/a spec.rules[0].backendRefs[0].weight: -1 is negative",
+            ),
+        )
+    ),
+    (
+        "pilotctl kube-inject -f pod.yaml --injectConfigFile inject.config",
+        1,
+        "inject.config: template 'sidecar': template: inject:1: unclosed action",
+    ),
+    (
+        "pilotctl waypoint generate -n Shop_1",
+        2,
+        "Invalid value for '-n' / '--namespace': 'Shop_1': expected the name of a namespace: at most 63 lower-case letters, digits and hyphens",
+    ),
+    (
+        "pilotctl manifest generate --set values.global.proxy.logLevel=verbose",
+        1,
+        "spec.values.global.proxy.logLevel: verbose is not one of trace, debug, info, warning, warn, error, critical, off",
+    ),
+    ("pilotctl manifest generate --set values.global.platform=opnshift", 1, "base: unknown platform opnshift"),
+    (
+        "pilotctl manifest generate --set values.pilot.resources.requests.cpu=lots",
+        1,
+        "spec.values.pilot.resources.requests[cpu]: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$', as 100m, 0.5 and 128Mi do",
     ),
     (
         "pilotctl tag list -c cluster.yaml",

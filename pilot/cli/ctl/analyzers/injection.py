@@ -23,6 +23,7 @@ from pilot.cli.ctl.analyzers.analyzer import (
 )
 from pilot.cli.ctl.analyzers.selectors import WebhookSelectors
 from pilot.config.problem import error, info, warning
+from pilot.lib.suggestion import did_you_mean
 
 _SYSTEM = frozenset(("istio-system", "kube-system", "kube-public", "kube-node-lease", "local-path-storage"))
 _INJECTOR = "istio-sidecar-injector"
@@ -45,6 +46,9 @@ def _check_namespace(objects: AnalyzedObjects, one: AnalyzedObject) -> Reports:
     named = [f"{INJECTION}={switch}"] if switch is not None else []
     if switch in (None, "enabled"):
         named += [f"{name}={one.labels[name]}" for name in (REVISION, DATAPLANE_MODE) if name in one.labels]
+    if switch not in (None, "enabled", "disabled"):
+        text = f"the value {switch!r} enables nothing{did_you_mean(switch, ('enabled', 'disabled'))}"
+        yield one, warning("bad-injection-label", f"metadata.labels[{INJECTION}]", text)
     if len(named) > 1:
         text = f"{', '.join(named)} exclude each other; keep one of them"
         yield one, warning("injection-labels-conflict", "metadata.labels", text)

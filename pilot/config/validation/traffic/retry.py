@@ -7,6 +7,7 @@ from http import HTTPStatus
 from pilot.config.networking.virtual_service import HTTPRetry
 from pilot.config.problem import Problems, error
 from pilot.config.validation import rules
+from pilot.lib.suggestion import did_you_mean
 
 # https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/router_filter#x-envoy-retry-on
 RETRY_ON = frozenset(
@@ -41,5 +42,9 @@ def validate_retry(retry: HTTPRetry) -> Problems:
     yield from rules.check_duration("perTryTimeout", retry.per_try_timeout)
     for condition in retry.retry_on.split(",") if retry.retry_on else ():
         if condition not in RETRY_ON and condition not in _CODES:
-            yield error("bad-retry-on", "retryOn", f"unknown retry condition {condition!r}")
+            yield error(
+                "bad-retry-on",
+                "retryOn",
+                f"unknown retry condition {condition!r}{did_you_mean(condition, sorted(RETRY_ON))}",
+            )
     yield from rules.check_duration("backoff", retry.backoff)

@@ -94,6 +94,9 @@ def _certificate_fields(tls: ServerTLSSettings, crl: bool) -> list[str]:
     return [field for field, value in fields.items() if value]
 
 
+_SECRET = "; to use a Secret, set credentialName"
+
+
 def _check_files(tls: ServerTLSSettings) -> Iterator[Problem]:
     if tls.mode != "SIMPLE" and not tls.ca_certificates:
         yield error("tls-certificates", "caCertificates", f"{tls.mode} requires the clients' root certificates")
@@ -104,9 +107,11 @@ def _check_files(tls: ServerTLSSettings) -> Iterator[Problem]:
     ]
     for prefix, certificate, key in pairs or [("", tls.server_certificate, tls.private_key)]:
         if not certificate:
-            yield error("tls-certificates", f"{prefix}serverCertificate", f"{tls.mode} requires a server certificate")
+            yield error(
+                "tls-certificates", f"{prefix}serverCertificate", f"{tls.mode} requires a server certificate{_SECRET}"
+            )
         if not key:
-            yield error("tls-certificates", f"{prefix}privateKey", f"{tls.mode} requires a private key")
+            yield error("tls-certificates", f"{prefix}privateKey", f"{tls.mode} requires a private key{_SECRET}")
 
 
 def validate_client_tls(tls: ClientTLSSettings, namespace: str) -> Problems:
@@ -134,6 +139,6 @@ def validate_client_tls(tls: ClientTLSSettings, namespace: str) -> Problems:
             yield error("exclusive-fields", field, f"only one of credentialName and {field} may be set")
     elif tls.mode == "MUTUAL":
         if not tls.client_certificate:
-            yield error("tls-certificates", "clientCertificate", "MUTUAL requires a client certificate")
+            yield error("tls-certificates", "clientCertificate", f"MUTUAL requires a client certificate{_SECRET}")
         if not tls.private_key:
-            yield error("tls-certificates", "privateKey", "MUTUAL requires a private key")
+            yield error("tls-certificates", "privateKey", f"MUTUAL requires a private key{_SECRET}")

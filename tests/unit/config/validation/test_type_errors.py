@@ -119,3 +119,25 @@ def test_wrapped_mesh_config() -> None:
     _, problems = checked({"meshConfig": {"trustDomain": "x"}}, MeshConfig)
     hint = "unknown field; its fields belong one level higher: remove this line and its indentation"
     assert [(problem.path, problem.message) for problem in problems] == [("meshConfig", hint)]
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "message"),
+    [
+        (
+            {"matches": [{"path": {"value": "api"}}]},
+            "matches[0].path.value",
+            "'api' matches no request, because paths begin with /; write /api",
+        ),
+        ({"matches": [{"path": {"type": "RegularExpression", "value": "a.*"}}]}, "", ""),
+        (
+            {"filters": [{"type": "URLRewrite"}]},
+            "filters[0].type",
+            "the filter has no effect without its field urlRewrite",
+        ),
+        ({"filters": [{"type": "URLRewrite", "urlRewrite": {"hostname": "a"}}]}, "", ""),
+    ],
+)
+def test_rules_of_routes_without_effect(rule: dict[str, Any], path: str, message: str) -> None:
+    problems = problems_of("HTTPRoute", {"rules": [rule]}, "gateway.networking.k8s.io/v1")
+    assert problems == ([(f"spec.rules[0].{path}", message)] if path else [])

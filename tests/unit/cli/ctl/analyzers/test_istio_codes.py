@@ -385,6 +385,13 @@ def test_analyzers_are_listed_with_their_codes(capsys: pytest.CaptureFixture[str
     assert ["injection.Analyzer", "IST0102, IST0103, IST0123, IST0148"] in lines
 
 
+def test_label_that_enables_no_injection_is_reported(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (finding,) = analyze(tmp_path, capsys, (INJECTED.replace("enabled", "enable"),))
+    assert finding["message"] == "the value 'enable' enables nothing; did you mean enabled?"
+
+
 def test_findings_of_a_namespace_are_in_it(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     objects = (INJECTED.replace("enabled", "enabled, istio.io/rev: a"), pod())
     assert [f["kind"] for f in analyze(tmp_path, capsys, objects, "-n", "shop")] == ["Namespace", "Pod"]

@@ -89,11 +89,12 @@ HINTS = {
     "experimental": "commands of istioctl experimental are top-level commands here: pilotctl --help lists them",
     "x": "commands of istioctl experimental are top-level commands here: pilotctl --help lists them",
     "help": "use pilotctl --help or pilotctl COMMAND --help",
+    "get": "kubectl get shows the objects of a cluster, and pilotctl internal-debug configz those in force",
     "injector": _NO_INJECTOR,
     "--recursive": _DIRECTORIES,
     "-R": _DIRECTORIES,
 }
-"""Hints for commands and options that only istioctl has."""
+"""Hints for commands and options of istioctl and kubectl."""
 
 
 INTERRUPTED = 130

@@ -39,6 +39,7 @@ MAX_MANAGER = 128
 _READ_ANNOTATIONS = ("istio.io", "kubernetes.io/ingress.class", "openshift.io/sa.scc.")
 _FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _KUSTOMIZE_FIELDS = frozenset({"bases", "configMapGenerator", "patches", "patchesStrategicMerge", "resources"})
+_ISTIO_OPERATOR = GroupKind("install.istio.io", "IstioOperator")
 _MESH_CONFIG_FIELDS = frozenset(MeshConfig.__struct_encode_fields__)
 _METADATA_FIELDS = frozenset(
     (
@@ -306,7 +307,10 @@ def _unknown_kind(group_kind: GroupKind, version: str, catalogue: Catalogue, str
     """Yield the problem of an unsupported kind. It is an error if `strict` is true and the kind is misspelt."""
     group, name = group_kind
     severity = Severity.ERROR if strict else Severity.WARNING
-    if is_mesh_group(group):
+    if group_kind == _ISTIO_OPERATOR:
+        message = "only the installer reads an IstioOperator; check it with `pilotctl manifest generate -f FILE`"
+        yield warning("unknown-kind", "kind", message)
+    elif is_mesh_group(group):
         suggestion = did_you_mean(name, (kind.id.name for kind in catalogue if kind.id.group == group))
         problem = warning(
             "unknown-kind", "kind", f"{version} {name} is not a supported kind and has no effect{suggestion}"

@@ -67,6 +67,7 @@ def _port(text: str) -> None:
         _number(text.strip(), 16)
     except ValueError as error:
         form = "; list the ports of a range" if "-" in text.strip("-") else ""
+        form = "; separate ports by commas" if ";" in text or " " in text.strip() else form
         raise ValueError(f"failed parsing port '{text}': {error}{form}") from error
 
 

@@ -636,6 +636,11 @@ MISTAKES = [
         1,
         "spec.values.global.proxy.logLevel: verbose is not one of trace, debug, info, warning, warn, error, critical, off",
     ),
+    (
+        "pilotctl get virtualservices",
+        2,
+        "No such command 'get'; kubectl get shows the objects of a cluster, and pilotctl internal-debug configz those in force",
+    ),
     ("pilotctl manifest generate --set values.global.platform=opnshift", 1, "base: unknown platform opnshift"),
     (
         "pilotctl manifest generate --set values.pilot.resources.requests.cpu=lots",

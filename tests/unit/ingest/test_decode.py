@@ -250,6 +250,12 @@ def test_excluded_kind_is_unknown() -> None:
     assert [p.code for p in decoded.problems] == ["unknown-kind"]
 
 
+def test_operator_object_names_the_command_that_reads_it() -> None:
+    plain = {"apiVersion": "install.istio.io/v1alpha1", "kind": "IstioOperator", "metadata": {"name": "a"}}
+    (problem,) = decode_document(plain).problems
+    assert problem.message.endswith("check it with `pilotctl manifest generate -f FILE`")
+
+
 @pytest.mark.parametrize(
     ("spec", "paths"),
     [

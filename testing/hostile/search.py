@@ -64,13 +64,13 @@ def size(value: Any, sizes: dict[int, int] | None = None) -> int:
     if isinstance(declared := getattr(value, "size", None), int):
         return declared
     sizes = {} if sizes is None else sizes
-    if isinstance(value, str):
-        return len(json.dumps(value))
     if isinstance(value, bytes):
         return len(value)
-    if not isinstance(value, dict | list | tuple):
+    if not isinstance(value, str | dict | list | tuple):
         return 4
-    if (result := sizes.get(id(value))) is None:
+    if (result := sizes.get(id(value))) is None and isinstance(value, str):
+        result = sizes[id(value)] = len(json.dumps(value))
+    elif result is None:
         keys = sum(len(key) + 4 for key in value) if isinstance(value, dict) else 0
         items = value.values() if isinstance(value, dict) else value
         result = sizes[id(value)] = keys + sum(size(item, sizes) + 2 for item in items)

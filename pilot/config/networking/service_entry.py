@@ -11,6 +11,8 @@ from pilot.config.networking.workload_entry import WorkloadEntry
 
 Location = Literal["MESH_EXTERNAL", "MESH_INTERNAL"]
 Resolution = Literal["NONE", "STATIC", "DNS", "DNS_ROUND_ROBIN", "DYNAMIC_DNS"]
+MAX_REPEATED = 100
+"""Maximum number of endpoints in a cluster that result from repeating them for each address."""
 
 
 class ServiceEntry(Strict, frozen=True):
@@ -26,6 +28,11 @@ class ServiceEntry(Strict, frozen=True):
     export_to: tuple[str, ...] = ()
     subject_alt_names: tuple[str, ...] = ()
     status: ServiceEntryStatus | None = None
+
+
+def copies(endpoints: int, addresses: int) -> int:
+    """Return how often a cluster repeats the endpoints of a ServiceEntry: for each address, within `MAX_REPEATED`."""
+    return max(1, min(addresses, MAX_REPEATED // max(1, endpoints)))
 
 
 def lower_case_hosts(plain: Mapping[str, Any]) -> Mapping[str, Any]:

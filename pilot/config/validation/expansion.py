@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from pilot.config.networking.destination_rule import DestinationRule, TrafficPolicy
-from pilot.config.networking.service_entry import ServiceEntry
+from pilot.config.networking.service_entry import ServiceEntry, copies
 from pilot.config.networking.sidecar import Sidecar
 from pilot.config.networking.virtual_service import VirtualService
 from pilot.config.problem import Problems, below, error
@@ -28,8 +28,8 @@ Each part adds the size of its JSON, multiplied by the number of its copies. Lar
 with 200 routes each, or 250 external hosts with 4 ports each, expand to 10 MB. For an object that expands to 32 MB,
 building the configuration takes less than a second of CPU time and 100 MB of memory.
 """
-CLUSTER, LISTENER, ITEM = 8000, 2000, 500
-"""Sizes of a cluster with its virtual host, of a listener, and of a route, subset or condition, in bytes.
+CLUSTER, LISTENER, ITEM, ENDPOINT = 8000, 2000, 500, 200
+"""Sizes in bytes: a cluster with its virtual host, a listener, a route, subset or condition, and an endpoint.
 
 They are added to the sizes of the parts that the object repeats.
 """
@@ -60,12 +60,14 @@ def limited(limits: Problems, others: Problems) -> Problems:
 def check_service_entry(entry: ServiceEntry) -> Problems:
     """Yield an error if the clusters and listeners of a ServiceEntry exceed the maximum size in total.
 
-    There is a cluster for each host and port. A TCP port has a listener for each address.
+    There is a cluster for each host and port. A TCP port has a listener for each address, and a cluster repeats the
+    endpoints for each address.
     """
     clusters = len(entry.hosts) * len(entry.ports)
     if clusters > 1:
-        repeated = len(entry.addresses) * LISTENER + _size(entry.endpoints, entry.subject_alt_names)
-        size = clusters * (CLUSTER + repeated)
+        endpoints = len(entry.endpoints) * copies(len(entry.endpoints), len(entry.addresses))
+        repeated = len(entry.addresses) * LISTENER + endpoints * ENDPOINT
+        size = clusters * (CLUSTER + repeated + _size(entry.endpoints, entry.subject_alt_names))
         yield from _check(size, "ports", "the hosts, with all ports, addresses and endpoints,")
 
 

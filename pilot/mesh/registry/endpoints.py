@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pilot.config.kinds.istio import SERVICE_ENTRY
-from pilot.config.networking.service_entry import ServiceEntry, ServicePort
+from pilot.config.networking.service_entry import ServiceEntry, ServicePort, copies
 from pilot.config.object import Object, RegistryKey
 from pilot.config.protocol import Protocol
 from pilot.derive import derived
@@ -108,7 +108,7 @@ def _declared_endpoints(db: Mesh, service: Service, port: Port) -> tuple[Endpoin
     are first.
 
     Ports are matched by number for DNS clusters, and by name for EDS. As in Istio, each endpoint is repeated for every
-    different address of its ServiceEntry. Envoy merges them.
+    different address of its ServiceEntry, unless this results in too many. Envoy merges them.
     """
     by_number = service.resolution in _DNS
     endpoint_list: list[Endpoint] = []
@@ -116,9 +116,9 @@ def _declared_endpoints(db: Mesh, service: Service, port: Port) -> tuple[Endpoin
     for row in sorted((row for row in rows if row is not None), key=lambda row: (row.created, row.name)):
         for entry_port in row.spec.ports:
             if entry_port.number == port.number if by_number else entry_port.name == port.name:
-                endpoint_list += list(entry_endpoints(db, row, entry_port, service.hostname)) * max(
-                    1, len({parse_address(address) for address in row.spec.addresses} - {""})
-                )
+                own = list(entry_endpoints(db, row, entry_port, service.hostname))
+                addresses = {parse_address(address) for address in row.spec.addresses} - {""}
+                endpoint_list += own * copies(len(own), len(addresses))
     return tuple(endpoint_list[:1] if service.resolution is Resolution.DNS_ROUND_ROBIN_LB else endpoint_list)
 
 

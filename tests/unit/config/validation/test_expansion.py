@@ -41,9 +41,24 @@ def test_service_entry_with_many_endpoints_for_each_host_is_refused() -> None:
     assert _codes("networking", "ServiceEntry", spec) == [("too-large", "spec.ports")]
 
 
+def test_service_entry_with_many_endpoints_in_total_is_refused() -> None:
+    endpoints = [{"address": f"192.0.{i // 256}.{i % 256}"} for i in range(1000)]
+    assert not _codes("networking", "ServiceEntry", _entry(20, 5, endpoints=endpoints))
+    spec = _entry(80, 10, endpoints=endpoints)
+    assert _codes("networking", "ServiceEntry", spec) == [("too-large", "spec.ports")]
+
+
 def test_service_entry_with_many_addresses_for_each_port_is_refused() -> None:
     addresses = [f"192.0.{i // 256}.{i % 256}" for i in range(4096)]
     spec = _entry(1, 256, "TCP", addresses=addresses)
+    assert _codes("networking", "ServiceEntry", spec) == [("too-large", "spec.ports")]
+
+
+def test_service_entry_whose_addresses_repeat_endpoints_is_refused() -> None:
+    endpoints = [{"address": f"192.0.2.{i}"} for i in range(4)]
+    spec = _entry(9, 139, endpoints=endpoints)
+    assert not _codes("networking", "ServiceEntry", spec)
+    spec = _entry(9, 139, endpoints=endpoints, addresses=[f"198.51.100.{i}" for i in range(7)])
     assert _codes("networking", "ServiceEntry", spec) == [("too-large", "spec.ports")]
 
 

@@ -359,6 +359,14 @@ def test_endpoint_repeats_for_every_different_entry_address() -> None:
     assert [e.addresses[0] for e in rows] == ["10.9.0.1", "10.9.0.1"]
 
 
+@pytest.mark.parametrize(("count", "result"), [(1, 100), (40, 80), (300, 300)])
+def test_product_of_addresses_and_endpoints_of_an_entry_is_limited(count: int, result: int) -> None:
+    addresses = ", ".join(f"10.7.{n >> 8}.{n & 255}" for n in range(1000))
+    own = ", ".join(f"{{address: 10.9.{n >> 8}.{n & 255}}}" for n in range(count))
+    rows = find(entry(f"resolution: STATIC, addresses: [{addresses}], endpoints: [{own}]"), ref=X)
+    assert (len(rows), len({e.addresses for e in rows})) == (result, count)
+
+
 def test_dns_round_robin_uses_one_endpoint() -> None:
     endpoint = "resolution: DNS_ROUND_ROBIN, endpoints: [{{address: {}.example.net}}]"
     rows = find(entry(endpoint.format("old"), "old", day=1), entry(endpoint.format("new"), "new", day=2), ref=X)

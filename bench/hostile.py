@@ -45,9 +45,9 @@ from testing.hostile.fleet import HonestFleet, percentile
 from testing.hostile.kinds import KINDS, SAME_CODE, Kind
 from testing.hostile.plane import MEGABYTE, SILENT_PORTS, Attack, Measure, Plane, usage
 from testing.hostile.product import Product, limit_memory
-from testing.hostile.search import LARGE, LARGEST_INPUT, Cost, Ranked, Shape
+from testing.hostile.search import LARGE, LARGEST_INPUT, MEDIUM, Cost, Ranked, Shape
 
-SIZES = (LARGE, 128_000, 512_000, LARGEST_INPUT)
+SIZES = (MEDIUM, LARGE, 128_000, 512_000, LARGEST_INPUT)
 KEPT = 5
 LARGEST_RISE = 0.2
 """Maximum rise of the 99th percentile of delivery."""
@@ -113,7 +113,8 @@ def largest(product: Product, kind: Kind, ranked: Ranked) -> dict[str, Any]:
     worst: dict[str, Any] = {}
     shape = ranked.shape
     for size in SIZES:
-        shape = searching.enlarge(shape, kind.build, size, ranked.grown)
+        if size > shape.size:
+            shape = searching.enlarge(shape, kind.build, size, ranked.grown)
         costs = {entrance: product.measure(entrance, shape.value, True) for entrance in searched(kind)}
         total = max(cost.total for cost in costs.values())
         if not worst or total > worst["worst"]:

@@ -139,7 +139,10 @@ class Cost(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """A shape of about 32 kB, and its cost. `exponent` is that of its growth, and `score` the cost at 1 MB."""
+    """A shape of about 32 kB, and its cost. `exponent` is that of its growth, and `score` the cost at 1 MB.
+
+    If the cost does not grow, the shape has about 8 kB, and `score` is its cost.
+    """
 
     score: float
     exponent: float
@@ -218,5 +221,7 @@ def rank(rng: random.Random, small: Shape, build: Build, measure: Callable[[Shap
     if large.size < 1.5 * medium.size:  # limited by its largest counts
         return Ranked(measure(large, True).total, 0.0, large, grown)
     before, after = measure(medium, True).total, measure(large, True).total
+    if after < before:  # an object that exceeds a limit is not processed further
+        return Ranked(before, 0.0, medium, grown)
     exponent = max(0.0, math.log(max(after, 1e-6) / max(before, 1e-6)) / math.log(large.size / medium.size))
     return Ranked(after * (LARGEST_INPUT / large.size) ** min(exponent, 3.0), exponent, large, grown)

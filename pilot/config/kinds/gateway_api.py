@@ -12,7 +12,7 @@ from pilot.config.gateway_api.l4_route import TCPRoute, TLSRoute, UDPRoute
 from pilot.config.gateway_api.reference import ReferenceGrant
 from pilot.config.group_kind import EXPERIMENTAL_GATEWAY_API, GATEWAY_API, INFERENCE, GroupKind
 from pilot.config.kind import Kind
-from pilot.config.validation.gateway_api import validate_http_route, validate_listener_hosts, validate_route_hosts
+from pilot.config.validation.gateway_api import validate_http_route, validate_listeners, validate_route_hosts
 
 _VERSIONS = ("v1", "v1beta1")
 
@@ -22,7 +22,7 @@ KUBERNETES_GATEWAY = Kind(
     GroupKind(GATEWAY_API, "Gateway"),
     _VERSIONS,
     Gateway,
-    validate_listener_hosts,
+    validate_listeners,
     parts=("status",),
     indexes={"network": indexes.is_network_gateway},
 )
@@ -31,7 +31,7 @@ LISTENER_SET = Kind(
     GroupKind(GATEWAY_API, "ListenerSet"),
     ("v1",),
     ListenerSet,
-    validate_listener_hosts,
+    validate_listeners,
     indexes={"gateway": indexes.gateway_of_listener_set},
 )
 

@@ -49,7 +49,10 @@ def _check_rule(rule: HTTPRouteRule) -> Problems:
             yield warning("no-effect", f"filters[{index}].type", text)
 
 
-def validate_listener_hosts(o: Object[Gateway] | Object[ListenerSet]) -> Problems:
+def validate_listeners(o: Object[Gateway] | Object[ListenerSet]) -> Problems:
     for index, listener in enumerate(o.spec.listeners):
         if listener.hostname:
             yield from rules.check_host(f"spec.listeners[{index}].hostname", listener.hostname)
+        if listener.protocol == "HTTPS" and listener.tls is None:
+            text = "HTTPS requires TLS settings; name the Secret with the certificate in certificateRefs"
+            yield warning("tls-needed", f"spec.listeners[{index}].tls", text)

@@ -85,7 +85,8 @@ def scopes() -> list[ScopeState]:
 def unknown_scopes(levels: Iterable[str]) -> list[str]:
     """Return a warning for each name in log levels that is no scope of the control plane."""
     names = [name for name in levels if name not in _DESCRIPTIONS and name != "all"]
-    return [f"log scope {name!r} does not exist{did_you_mean(name, _DESCRIPTIONS)}" for name in names]
+    listing = f"; scopes are {', '.join(sorted(_DESCRIPTIONS))}"
+    return [f"log scope {name!r} does not exist{did_you_mean(name, _DESCRIPTIONS) or listing}" for name in names]
 
 
 def find_scope(name: str) -> ScopeState | None:

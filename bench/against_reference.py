@@ -266,7 +266,7 @@ async def minimal(comparison: Comparison, mesh: Scenario, difference: Difference
 
 
 def write_case(path: pathlib.Path, mesh: Scenario, difference: Difference) -> None:
-    proxies = [{"name": p.name, "node": p.node, "types": list(p.types)} for p in mesh.proxies]
+    proxies = [{"name": p.name, "delta": p.is_delta, "node": p.node, "types": list(p.types)} for p in mesh.proxies]
     header = json.dumps({"cause": difference.cause, "text": difference.text, "mesh": mesh.name, "proxies": proxies})
     objects = yaml.safe_dump_all(json.loads(json.dumps([*mesh.objects], default=str)))
     path.write_text(f"# {header}\n# mesh config: {json.dumps(mesh.mesh_config)}\n{objects}")
@@ -276,7 +276,8 @@ def read_case(path: pathlib.Path) -> Scenario:
     """Return the mesh of a cause that `write_case` wrote."""
     text = path.read_text()
     header, config = text.splitlines()[:2]
-    proxies = [ScenarioProxy(p["name"], False, tuple(p["types"]), p["node"]) for p in json.loads(header[2:])["proxies"]]
+    rows = json.loads(header[2:])["proxies"]
+    proxies = [ScenarioProxy(p["name"], p["delta"], tuple(p["types"]), p["node"]) for p in rows]
     objects = [o for o in yaml.safe_load_all(text) if o]
     return Scenario(path, objects, {}, json.loads(config.removeprefix("# mesh config: ")), "", proxies, [])
 

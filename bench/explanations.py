@@ -131,7 +131,45 @@ def _imports_exact_host(change: Change) -> bool:
     return any(host in text for host in hosts & exact for text in texts)
 
 
+def _lacks_labels(change: Change) -> bool:
+    """Return whether the workload of a ztunnel is an object without labels."""
+    kind, namespace, name = change.ours["workload"]["uid"].split("/")[-3:]
+    return any(
+        not ({*metadata.get("labels", ())} | {*o["spec"].get("labels", ())})
+        for o in change.objects
+        for metadata in [o["metadata"]]
+        if (o["kind"], metadata.get("namespace"), metadata["name"]) == (kind, namespace, name)
+    )
+
+
+def _scales_weights(change: Change) -> bool:
+    """Return whether the weights of a DNS cluster differ by the same factor, which is the number of gateways."""
+    theirs, ours = (_values(side, "loadBalancingWeight") for side in (change.theirs, change.ours))
+    is_dns = change.both and "DNS" in change.ours.get("type", "")
+    return is_dns and len(theirs) == len(ours) and len({a / b for a, b in zip(theirs, ours, strict=True)}) == 1
+
+
+def _lacks_certificate(change: Change) -> bool:
+    """Return whether only istiod sends a port or listener of a Gateway that terminates TLS without a certificate."""
+    listeners = [
+        row
+        for o in change.objects
+        if o["kind"] in ("Gateway", "ListenerSet")
+        for row in o["spec"].get("listeners") or ()
+        if (row.get("tls") or {}).get("mode", "Terminate") == "Terminate" and "tls" in row
+    ]
+    names = {f"_{row['port']}": row for row in listeners} | {f"~{row['name']}.": row for row in listeners}
+    return change.ours is None and any(
+        name in change.name and not row["tls"].get("certificateRefs") for name, row in names.items()
+    )
+
+
 EXPLANATIONS = (
+    Explanation("a workload in ambient mode has no labels", r"^ztunnel WDS .*authorizationPolicies", _lacks_labels),
+    Explanation("the gateways of a network change", r"CDS loadAssignment.*oadBalancingWeight", _scales_weights),
+    Explanation(
+        "a listener of a Gateway of the Gateway API terminates TLS", r"^router (L|R)DS missing", _lacks_certificate
+    ),
     Explanation("the endpoints of a service are removed", r"match(Typed)?SubjectAltNames|defaultValidationContext$"),
     Explanation("an AuthorizationPolicy for a ztunnel has a condition on HTTP requests", r"^ztunnel WADS "),
     Explanation("a patch merges into a value that other resources share", r"maxDirectResponseBodySizeBytes"),

@@ -15,6 +15,7 @@ from pilot.envoy.envoy_filter.patch_match import matches_chain, matches_listener
 from pilot.envoy.envoy_filter.patch_merge import merge_packed, merge_socket, merge_value
 from pilot.envoy.envoy_filter.patch_routes import patch_routes
 from pilot.lib.protobuf.constraints import unpack
+from pilot.lib.protobuf.fault import Violation
 from pilot.mesh.model.facets import PatchFacet
 
 _SOCKET = "transport_socket"
@@ -74,8 +75,20 @@ def _patch_chains(listener: Any, patches: Sequence[ParsedPatch], effects: Effect
         listener.ClearField("default_filter_chain")
     for patch in _of("FILTER_CHAIN", patches, listener):
         if patch.operation == "ADD":
-            listener.filter_chains.add().CopyFrom(patch.value)
-            effects.record_applied(patch)
+            _add_chain(listener, patch, effects)
+
+
+def _add_chain(listener: Any, patch: ParsedPatch, effects: Effects) -> None:
+    """Add a filter chain, unless Envoy would reject the listener because another chain has the same match."""
+    match = patch.value.filter_chain_match
+    if not listener.HasField("filter_chain_matcher"):
+        repeated = next((chain for chain in listener.filter_chains if chain.filter_chain_match == match), None)
+        if repeated is not None:
+            text = f"filter chain {repeated.name!r} has the same match"
+            effects.record_misfit(patch, Violation("repeated-match", ("filter_chain_match",), text))
+            return
+    listener.filter_chains.add().CopyFrom(patch.value)
+    effects.record_applied(patch)
 
 
 def _patch_chain(listener: Any, chain: Any, patches: Sequence[ParsedPatch], effects: Effects) -> bool:

@@ -349,6 +349,21 @@ def test_patch_with_invalid_result_is_skipped() -> None:
     assert mesh.problems("one") == [("refused-by-envoy", place)]
 
 
+CHAIN = (
+    "{applyTo: FILTER_CHAIN, match: {context: SIDECAR_INBOUND, listener: {name: virtualInbound}}, patch: {operation: ADD, "
+    "value: {name: NAME, filter_chain_match: {destination_port: PORT}, filters: [{name: envoy.filters.network.echo, "
+    "typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.network.echo.v3.Echo}}]}}}"
+)
+
+
+def test_filter_chain_with_the_match_of_another_is_skipped() -> None:
+    patches = [CHAIN.replace("NAME", name).replace("PORT", port) for name, port in (("x", "1"), ("y", "1"), ("z", "2"))]
+    mesh = FilteredMesh(envoy_filter("one", *patches))
+    names = [chain["name"] for chain in mesh.plain(LISTENER, "virtualInbound")["filterChains"]]
+    assert names[-2:] == ["x", "z"]
+    assert mesh.problems("one") == [("repeated-match", "spec.configPatches[1].patch.value.filter_chain_match")]
+
+
 def test_filter_without_proxies_has_no_problems() -> None:
     mesh = FilteredMesh(envoy_filter("one", merge("3s", "cluster: {name: x}"), namespace="empty"))
     assert mesh.problems("one", "empty") == []

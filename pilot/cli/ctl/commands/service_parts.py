@@ -38,7 +38,7 @@ def _name(ref: Plain | None) -> str:
 
 def _reasons(page: Plain) -> TextTable:
     rows = [(reason["severity"], _name(reason["object"]), reason["text"]) for reason in page["reasons"]]
-    rows += [(p["severity"], _name(p), f"{p['path']} {p['message']}".strip()) for p in page["problems"]]
+    rows += [(p["severity"], _name(p), f"{p.get('path', '')} {p['message']}".strip()) for p in page["problems"]]
     return TextTable(("SEVERITY", "OBJECT", "REASON"), rows)
 
 

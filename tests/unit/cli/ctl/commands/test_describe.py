@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from pilot.cli.ctl.client import PageClient
+from pilot.cli.ctl.commands.service_parts import _reasons
 from pilot.cli.pilotctl import pilotctl
 from pilot.debug.page import Refused
 from pilot.debug.pages.describe import describe
@@ -104,3 +105,15 @@ def test_services_and_pods_are_found_by_each_form_of_their_names(
     with mock.patch.object(PageClient, "get", side_effect=Refused(404, "")) as get:
         CliRunner().invoke(pilotctl, ["describe", *words])
     get.assert_called_once_with(page, **query)
+
+
+def test_refusal_without_a_path_is_a_reason() -> None:
+    refusal = {
+        "severity": "error",
+        "kind": "VirtualService",
+        "namespace": "shop",
+        "name": "cart",
+        "message": "rejected RDS",
+    }
+    table = _reasons({"reasons": [], "problems": [refusal]})
+    assert table.rows == [("error", "VirtualService shop/cart", "rejected RDS")]

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.slow
 Values = dict[str, Any]
 SYSTEM = "istio-system"
 WITHOUT_EFFECT = {
+    "base base.enableCRDTemplates": "the definitions are always templates; istioctl installs them regardless of it",
     "istiod base.enableIstioConfigCRDs": "the base chart has the definitions; accepted because Istio's chart has it",
     "cni ambient.configDir": "accepted because Istio's chart has it, which does not use it either",
 }

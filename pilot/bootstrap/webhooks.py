@@ -190,17 +190,7 @@ class WebhookParts:
         changes = self._proxy_config_changes
         keys = PROXY_CONFIG.keys(self._db, "namespace", namespace)
         rows = await collect_present(PROXY_CONFIG.get(self._db, key) for key in keys)
-        ordered = [
-            ProxyConfigObject(
-                row.namespace,
-                row.created,
-                row.spec.selector.match_labels if row.spec.selector is not None else {},
-                row.spec.concurrency,
-                row.spec.environment_variables,
-                row.spec.image.image_type if row.spec.image is not None else "",
-            )
-            for row in sorted(rows, key=age)
-        ]
+        ordered = [ProxyConfigObject.from_row(row) for row in sorted(rows, key=age)]
         if changes == self._proxy_config_changes:
             self._ordered_proxy_configs[namespace] = ordered
         return ordered

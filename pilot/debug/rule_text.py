@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pilot.config.builtins import to_builtins
-from pilot.config.security.authorization_policy import Rule
+from pilot.config.security.authorization_policy import Operation, Rule
 from pilot.lib.text import cut
 
 MAX_ITEMS = 10
@@ -21,12 +21,20 @@ def show_rule(rule: Rule) -> dict[str, Any]:
         "from": [text for origin in rule.from_[:MAX_ITEMS] if (text := _fields_text(to_builtins(origin.source)))],
         "to": [text for to in rule.to[:MAX_ITEMS] if (text := _fields_text(to_builtins(to.operation)))],
         "when": [
-            f"{c.key} = {', '.join(c.values[:MAX_ITEMS])}"
-            if c.values
-            else f"{c.key} ≠ {', '.join(c.not_values[:MAX_ITEMS])}"
+            f"{c.key} = {_listed(c.values)}" if c.values else f"{c.key} ≠ {_listed(c.not_values)}"
             for c in rule.when[:MAX_ITEMS]
         ],
     }
+
+
+def requests_text(rule: Rule) -> str:
+    """Return the requests that a rule matches as a short text without callers, such as "GET, POST /v1/*"."""
+    texts = [_operation_text(to.operation) for to in rule.to[:MAX_ITEMS] if to.operation is not None]
+    text = " or ".join(dict.fromkeys(texts)) or "every request"
+    conditions = [
+        f"{c.key} {'is' if c.values else 'is not'} {_listed(c.values or c.not_values)}" for c in rule.when[:MAX_ITEMS]
+    ]
+    return cut(f"{text} if {' and '.join(conditions)}" if conditions else text, MAX_TEXT)
 
 
 _WORDS = {
@@ -49,6 +57,18 @@ def _fields_text(fields: Mapping[str, Any] | None) -> str:
     for name, values in (fields or {}).items():
         positive = name.removeprefix("not")
         word = positive[:1].lower() + positive[1:]
-        listed = ", ".join(map(str, values[:MAX_ITEMS])) + (" …" if len(values) > MAX_ITEMS else "")
-        parts.append(f"{'not ' if positive != name else ''}{_WORDS.get(word, word)} {listed}")
+        parts.append(f"{'not ' if positive != name else ''}{_WORDS.get(word, word)} {_listed(values)}")
     return cut(" and ".join(parts), MAX_TEXT)
+
+
+def _operation_text(operation: Operation) -> str:
+    words = {"port": operation.ports, "host": operation.hosts}
+    for name in ("methods", "paths", "ports", "hosts"):
+        words[f"{name} other than"] = getattr(operation, f"not_{name}")
+    parts = [_listed(operation.methods), _listed(operation.paths)]
+    parts += [f"{word} {_listed(values)}" for word, values in words.items() if values]
+    return " ".join(part for part in parts if part)
+
+
+def _listed(values: Sequence[Any]) -> str:
+    return ", ".join(str(value)[:MAX_TEXT] for value in values[:MAX_ITEMS]) + (" …" if len(values) > MAX_ITEMS else "")

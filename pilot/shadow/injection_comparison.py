@@ -97,18 +97,7 @@ class _Settings(NamedTuple):
 
 
 def _proxy_configs(mesh: ShadowMesh) -> tuple[ProxyConfigObject, ...]:
-    rows = [row for _, row in PROXY_CONFIG.table(mesh.mesh).rows()]
-    return tuple(
-        ProxyConfigObject(
-            row.namespace,
-            row.created,
-            row.spec.selector.match_labels if row.spec.selector is not None else {},
-            row.spec.concurrency,
-            row.spec.environment_variables,
-            row.spec.image.image_type if row.spec.image is not None else "",
-        )
-        for row in rows
-    )
+    return tuple(ProxyConfigObject.from_row(row) for _, row in PROXY_CONFIG.table(mesh.mesh).rows())
 
 
 def _controller(pod: Plain) -> Mapping[str, Any] | None:

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pilot.config.mesh.proxy_config import ProxyConfig, ProxyImage
+from pilot.config.mesh.proxy_config import ProxyConfig, ProxyConfigOverride, ProxyImage
+from pilot.config.object import Object
 from pilot.config.problem import Severity
 from pilot.config.validation.mesh import validate_proxy_config
 from pilot.ingest import shape
@@ -23,6 +24,19 @@ class ProxyConfigObject(NamedTuple):
     concurrency: int | None = None
     environment: Mapping[str, str] = {}
     image_type: str = ""
+
+    @classmethod
+    def from_row(cls, row: Object[ProxyConfigOverride]) -> ProxyConfigObject:
+        """Return the object in a row of the table of ProxyConfigs."""
+        spec = row.spec
+        return cls(
+            row.namespace,
+            row.created,
+            spec.selector.match_labels if spec.selector is not None else {},
+            spec.concurrency,
+            spec.environment_variables,
+            spec.image.image_type if spec.image is not None else "",
+        )
 
 
 def effective(

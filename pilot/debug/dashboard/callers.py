@@ -13,11 +13,10 @@ from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import ObjectRef, plain_ref
 from pilot.config.security.authorization_policy import AuthorizationPolicy, Rule, Source, dry_run
 from pilot.debug.dashboard.mesh import source_callers
-from pilot.lib.text import cut
+from pilot.debug.rule_text import MAX_ITEMS, requests_text
 
-MAX_CALLERS, MAX_ITEMS, MAX_TEXT = 20, 10, 200
-"""Maximum numbers of callers, of requests or exceptions of a caller, and of characters of a text."""
-_EVERY = "every request"
+MAX_CALLERS = 20
+"""Maximum number of callers."""
 
 
 class Requests(NamedTuple):
@@ -62,7 +61,7 @@ def list_callers(policies: Sequence[Object[AuthorizationPolicy]]) -> list[Caller
     for row in allowing:
         for rule in row.spec.rules:
             for caller in _callers_of(rule, row.namespace):
-                admitted.setdefault(caller, {})[Requests(_requests_text(rule), row.key)] = None
+                admitted.setdefault(caller, {})[Requests(requests_text(rule), row.key)] = None
     return [
         CallerAccess(*caller, tuple(requests), tuple(_exceptions(denied, *caller)))
         for caller, requests in list(admitted.items())[:MAX_CALLERS]
@@ -87,7 +86,7 @@ def _exceptions(
     for row, rule in denied:
         sources = [origin.source or Source() for origin in rule.from_]
         if not sources or any(_includes(source, row.namespace, namespace, account) for source in sources):
-            yield Requests(_requests_text(rule), row.key)
+            yield Requests(requests_text(rule), row.key)
 
 
 def _includes(source: Source, policy_namespace: str, namespace: str, account: str) -> bool:
@@ -102,26 +101,3 @@ def _includes(source: Source, policy_namespace: str, namespace: str, account: st
     )
     others = list(source_callers(excluded, policy_namespace))
     return not named and bool(others) and (namespace, account) not in others and (namespace, "") not in others
-
-
-def _requests_text(rule: Rule) -> str:
-    """Return the requests that a rule matches as text: methods, paths, ports and hosts, and other conditions."""
-    texts = [_operation_text(to.operation) for to in rule.to[:MAX_ITEMS] if to.operation is not None]
-    text = " or ".join(dict.fromkeys(texts)) or _EVERY
-    conditions = [
-        f"{c.key} {'is' if c.values else 'is not'} {_listed(c.values or c.not_values)}" for c in rule.when[:MAX_ITEMS]
-    ]
-    return cut(f"{text} if {' and '.join(conditions)}" if conditions else text, MAX_TEXT)
-
-
-def _operation_text(operation: Any) -> str:
-    words = {"port": operation.ports, "host": operation.hosts}
-    for name in ("methods", "paths", "ports", "hosts"):
-        words[f"{name} other than"] = getattr(operation, f"not_{name}")
-    parts = [_listed(operation.methods), _listed(operation.paths)]
-    parts += [f"{word} {_listed(values)}" for word, values in words.items() if values]
-    return " ".join(part for part in parts if part)
-
-
-def _listed(values: Sequence[str]) -> str:
-    return ", ".join(value[:MAX_TEXT] for value in values[:MAX_ITEMS]) + (" …" if len(values) > MAX_ITEMS else "")

@@ -118,12 +118,15 @@ spec: {selector: {matchLabels: {app: books}}, mtls: {mode: PERMISSIVE}, portLeve
 """
 
 
+async def attributed(text: str, old: str, new: str) -> set[tuple[str, str]]:
+    """Return the objects to which the differences are attributed if a value in additional objects differs."""
+    pages = MemoryPages(OBJECTS + text, [connection("books", "10.1.0.1")])
+    report = await compare_proxies([pages], mesh_of(OBJECTS + text.replace(old, new)))
+    return {(cause.object.kind.name, cause.object.name) for cause in report.causes if cause.object is not None}
+
+
 async def test_a_mode_that_is_that_of_the_namespace_is_attributed_to_the_policy_of_the_workload() -> None:
-    proxies = [connection("books", "10.1.0.1")]
-    changed = mesh_of(OBJECTS + SECURE.replace("PERMISSIVE", "STRICT"))
-    report = await compare_proxies([MemoryPages(OBJECTS + SECURE, proxies)], changed)
-    names = {(str(cause.object.kind), cause.object.name) for cause in report.causes if cause.object is not None}
-    assert names == {("security.istio.io/PeerAuthentication", "books")}
+    assert await attributed(SECURE, "PERMISSIVE", "STRICT") == {("PeerAuthentication", "books")}
 
 
 TOKENS = """
@@ -141,11 +144,8 @@ spec: {selector: {matchLabels: {app: books}}, jwtRules: [{issuer: https://a.exam
 
 
 async def test_an_item_that_moves_is_attributed_to_the_object_with_the_new_text() -> None:
-    proxies = [connection("books", "10.1.0.1")]
-    changed = mesh_of(OBJECTS + TOKENS.replace("https://a.example.com", "https://z.example.com"))
-    report = await compare_proxies([MemoryPages(OBJECTS + TOKENS, proxies)], changed)
-    names = {(cause.object.kind.name, cause.object.name) for cause in report.causes if cause.object is not None}
-    assert names == {("RequestAuthentication", "books")}
+    moved = await attributed(TOKENS, "https://a.example.com", "https://z.example.com")
+    assert moved == {("RequestAuthentication", "books")}
 
 
 ZTUNNEL = """

@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from pilot.cli.ctl.client import PageClient
-from pilot.cli.ctl.commands.service_parts import _reasons
+from pilot.cli.ctl.commands.service_parts import service_parts
+from pilot.cli.ctl.output import TextTable
 from pilot.cli.pilotctl import pilotctl
 from pilot.debug.page import Refused
 from pilot.debug.pages.describe import describe
@@ -115,5 +116,8 @@ def test_refusal_without_a_path_is_a_reason() -> None:
         "name": "cart",
         "message": "rejected RDS",
     }
-    table = _reasons({"reasons": [], "problems": [refusal]})
+    lists = dict.fromkeys(("mtlsBy", "reasons", "hiddenBy", "callers", "routes", "rules", "policies", "endpoints"), ())
+    head = {"host": "cart", "namespace": "shop", "ready": 1, "total": 1, "mtls": "STRICT"}
+    *_, table = service_parts({**lists, **head, "problems": [refusal]})
+    assert isinstance(table, TextTable)
     assert table.rows == [("error", "VirtualService shop/cart", "rejected RDS")]

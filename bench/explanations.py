@@ -142,6 +142,12 @@ def _lacks_labels(change: Change) -> bool:
     )
 
 
+def _lacks_ranges(change: Change) -> bool:
+    """Return whether the main listener of istiod's waypoint matches addresses, but has no range of them."""
+    matchers = _values((change.theirs or {}).get("filterChainMatcher"), "customMatch")
+    return bool(matchers) and not any(_values(matcher, "rangeMatchers") for matcher in matchers)
+
+
 def _scales_weights(change: Change) -> bool:
     """Return whether the weights of a DNS cluster differ by the same factor, which is the number of gateways."""
     theirs, ours = (_values(side, "loadBalancingWeight") for side in (change.theirs, change.ours))
@@ -165,6 +171,7 @@ def _lacks_certificate(change: Change) -> bool:
 
 
 EXPLANATIONS = (
+    Explanation("a waypoint serves no service", r"^waypoint LDS filterChainMatcher", _lacks_ranges),
     Explanation("a workload in ambient mode has no labels", r"^ztunnel WDS .*authorizationPolicies", _lacks_labels),
     Explanation("the gateways of a network change", r"CDS loadAssignment.*oadBalancingWeight", _scales_weights),
     Explanation(

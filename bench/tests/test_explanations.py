@@ -102,3 +102,10 @@ def test_listeners_without_certificates(name: str, tls: dict[str, Any], explaine
     gateway = {"kind": "Gateway", "metadata": {}, "spec": {"listeners": [{"name": "https", "port": 443, "tls": tls}]}}
     kind = "LDS missing IP" if name.startswith("0.") else "RDS missing *"
     assert bool(explanation(f"router {kind}", Change([gateway], {"name": name}, None, name=name))) == explained
+
+
+@pytest.mark.parametrize(("matcher", "explained"), [({}, True), ({"rangeMatchers": [{"ranges": ["10.0.0.1"]}]}, False)])
+def test_waypoints_that_serve_nothing(matcher: dict[str, Any], explained: bool) -> None:
+    theirs = {"filterChainMatcher": {"matcherTree": {"customMatch": {"typedConfig": matcher}}}}
+    change = Change([], theirs, {"filterChainMatcher": {}})
+    assert bool(explanation("waypoint LDS filterChainMatcher.matcherTree", change)) == explained

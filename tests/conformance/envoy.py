@@ -34,6 +34,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 from envoy.service.secret.v3 import sds_pb2_grpc
 from google.protobuf import json_format
 
+from testing.mesh.wasm_module import module
 from testing.processes.agent_stub import Root
 from testing.processes.process import Process, envoy_binary, free_port
 from tests.conformance.scenario import Plain, Scenario, ScenarioProxy, find_scenarios, load_scenario
@@ -255,16 +256,23 @@ def prepared_host(scenario: Scenario) -> Iterator[None]:
         pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
     created = []
     try:
-        for path in set(re.findall(r"[\"' :](/etc/[\w./-]+\.(?:pem|crt|key|crl))\b", text)):
+        files = set(re.findall(r"[\"' :](/etc/[\w./-]+\.(?:pem|crt|key|crl))\b", text))
+        for path in files | set(re.findall(r"file://(/[\w./-]+\.wasm)\b", text)):
             file = pathlib.Path(path)
             if not file.exists():
                 file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(empty_revocation_list() if "crl" in file.name else "")
+                file.write_bytes(_content(file))
                 created.append(file)
         yield
     finally:
         for file in created:
             file.unlink()
+
+
+def _content(file: pathlib.Path) -> bytes:
+    if file.suffix == ".wasm":
+        return module()
+    return empty_revocation_list().encode() if "crl" in file.name else b""
 
 
 def empty_revocation_list() -> str:

@@ -2,12 +2,14 @@
 
 Remote modules are replaced by local files, and environment variables for the agent are removed.
 
-If a module cannot be fetched, its filter is replaced by one that allows or denies all traffic, according to the
-filter's failure policy.
+If a module cannot be fetched, or its local file does not exist, its filter is replaced by one that allows or denies all
+traffic, according to the filter's failure policy. Envoy would reject a filter whose file does not exist, and the
+listeners that use the filter would not start.
 """
 
 from __future__ import annotations
 
+import pathlib
 from typing import Any, Protocol
 
 from envoy.config.core.v3 import base_pb2, extension_pb2
@@ -63,7 +65,7 @@ class ExtensionRewriter:
             _log.warning("cannot decode extension %s: %s", extension.name, error)
             self._observer.extension_converted("unmarshal_failure")
             return "unchanged"
-        if filter_config is None or not filter_config.config.vm_config.code.HasField("remote"):
+        if filter_config is None or not _needs_rewrite(filter_config.config.vm_config.code):
             self._observer.extension_converted("no_remote_load")
             return "unchanged"
         local_config, outcome = self._localize_or_replace(extension.name, filter_config)
@@ -72,8 +74,7 @@ class ExtensionRewriter:
         return outcome
 
     def _localize_or_replace(self, name: str, filter_config: Any) -> tuple[Any, Outcome]:
-        """Return the filter with its code in a local file. If the code cannot be fetched, return a replacement for the
-        filter."""
+        """Return the filter with its code in a local file. If there is no code, return a replacement for the filter."""
         config = filter_config.config
         policy = config.failure_policy
         fails_open = policy == wasm_pb2.FAIL_OPEN or (policy == wasm_pb2.UNSPECIFIED and config.fail_open)
@@ -81,7 +82,7 @@ class ExtensionRewriter:
             _localize(name, config.vm_config, self._modules)
         except FetchError as error:
             _log.error(
-                "cannot fetch the Wasm module of %s, so the filter %s: %s",
+                "the Wasm module of %s is unavailable, so the filter %s: %s",
                 name,
                 "allows all traffic" if fails_open else "denies all traffic",
                 error,
@@ -107,8 +108,19 @@ def _find_wasm_filter(extension: extension_pb2.TypedExtensionConfig) -> Any:
     return None
 
 
+def _needs_rewrite(code: base_pb2.AsyncDataSource) -> bool:
+    """Return whether Envoy cannot load a module from where it is."""
+    return code.HasField("remote") or not _has_file(code)
+
+
+def _has_file(code: base_pb2.AsyncDataSource) -> bool:
+    return not code.local.filename or pathlib.Path(code.local.filename).is_file()
+
+
 def _localize(name: str, vm: wasm_pb2.VmConfig, modules: ModuleCache) -> None:
     """Replace the remote source of a module with a local file. Raises FetchError."""
+    if not _has_file(vm.code):
+        raise FetchError(f"file {vm.code.local.filename} does not exist")
     remote, variables = vm.code.remote, dict(vm.environment_variables.key_values)
     secret = variables.get(PULL_SECRET)
     for key in [key for key in variables if key.startswith(AGENT_PREFIX)]:

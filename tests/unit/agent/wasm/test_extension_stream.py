@@ -82,6 +82,16 @@ def test_unavailable_module_is_replaced_by_a_filter(
     assert statistics == ("wasm-default-deny" if has_rules else "wasm-default-allow")
 
 
+def test_missing_file_is_replaced_by_a_filter_until_it_exists(modules: Modules, tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "plugin.wasm"
+    original = response(wasm(modules, f"file://{file}"), True)
+    stream = ExtensionStream(ExtensionRewriter(modules.files, modules.counts), True)
+    assert unpack_config(stream.rewrite(original), True).typed_config.Is(http_rbac_pb2.RBAC.DESCRIPTOR)
+    file.write_bytes(FIRST)
+    assert unpack_config(stream.retry_pending(), True) == unpack_config(original, True)
+    assert stream.rewrite(original) == original
+
+
 def test_module_without_its_pull_secret_is_not_fetched(modules: Modules) -> None:
     modules.registry.push("a", "1", archive(FIRST))
     config = unpack_config(
@@ -126,7 +136,7 @@ def test_removed_or_replaced_module_is_not_retried(modules: Modules) -> None:
     )
     assert not stream.has_pending
     stream.rewrite(response(wasm(modules), True))
-    stream.rewrite(response(wasm(modules, "file:///x.wasm"), True))
+    stream.rewrite(response(wasm(modules, f"file://{__file__}"), True))
     assert not stream.has_pending
 
 
@@ -139,5 +149,5 @@ def test_missing_pull_secret_causes_no_retry(modules: Modules) -> None:
 def test_other_resources_stay_unchanged(modules: Modules) -> None:
     other = extension_pb2.TypedExtensionConfig(name="r")
     other.typed_config.Pack(http_rbac_pb2.RBAC())
-    for raw in (response(wasm(modules, "file:///x.wasm"), True), response(other, True), b"\xff\xff", b""):
+    for raw in (response(wasm(modules, f"file://{__file__}"), True), response(other, True), b"\xff\xff", b""):
         assert rewrite_response(modules, raw, True) == raw

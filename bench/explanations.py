@@ -148,6 +148,18 @@ def _lacks_ranges(change: Change) -> bool:
     return bool(matchers) and not any(_values(matcher, "rangeMatchers") for matcher in matchers)
 
 
+def _select_with_equal_age(change: Change) -> bool:
+    """Return whether a policy differs that is derived from a PeerAuthentication, and several of a namespace select
+    workloads."""
+    namespaces = collections.Counter(
+        o["metadata"].get("namespace")
+        for o in change.objects
+        if o["kind"] == "PeerAuthentication" and o["spec"].get("selector")
+    )
+    is_derived = any("/converted_peer_authentication_" in text for text in change.texts)
+    return is_derived and max(namespaces.values(), default=0) > 1
+
+
 def _scales_weights(change: Change) -> bool:
     """Return whether the weights of a DNS cluster differ by the same factor, which is the number of gateways."""
     theirs, ours = (_values(side, "loadBalancingWeight") for side in (change.theirs, change.ours))
@@ -173,6 +185,11 @@ def _lacks_certificate(change: Change) -> bool:
 EXPLANATIONS = (
     Explanation("a waypoint serves no service", r"^waypoint LDS filterChainMatcher", _lacks_ranges),
     Explanation("a workload in ambient mode has no labels", r"^ztunnel WDS .*authorizationPolicies", _lacks_labels),
+    Explanation(
+        "several PeerAuthentications that were created in the same second",
+        r"^ztunnel WDS .*authorizationPolicies",
+        _select_with_equal_age,
+    ),
     Explanation("the gateways of a network change", r"CDS loadAssignment.*oadBalancingWeight", _scales_weights),
     Explanation(
         "a listener of a Gateway of the Gateway API terminates TLS", r"^router (L|R)DS missing", _lacks_certificate

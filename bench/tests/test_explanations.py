@@ -109,3 +109,13 @@ def test_waypoints_that_serve_nothing(matcher: dict[str, Any], explained: bool) 
     theirs = {"filterChainMatcher": {"matcherTree": {"customMatch": {"typedConfig": matcher}}}}
     change = Change([], theirs, {"filterChainMatcher": {}})
     assert bool(explanation("waypoint LDS filterChainMatcher.matcherTree", change)) == explained
+
+
+@pytest.mark.parametrize(("count", "explained"), [(1, False), (2, True)])
+def test_peer_authentications_of_equal_age(count: int, explained: bool) -> None:
+    policy = {"kind": "PeerAuthentication", "metadata": {"namespace": "a"}, "spec": {"selector": {"matchLabels": {}}}}
+    workload = {"kind": "Pod", "metadata": {"namespace": "a", "name": "w", "labels": {"app": "w"}}, "spec": {}}
+    ours = {"workload": {"uid": "Kubernetes//Pod/a/w"}}
+    texts = ["workload.authorizationPolicies[0]: istiod 'a/converted_peer_authentication_b', here (absent)"]
+    change = Change([*[policy] * count, workload], {}, ours, texts)
+    assert bool(explanation("ztunnel WDS workload.authorizationPolicies[]", change)) == explained

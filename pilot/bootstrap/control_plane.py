@@ -41,7 +41,7 @@ from pilot.bootstrap.security.secure_port import SecurePort
 from pilot.bootstrap.stall_reports import build_loop_watchdog
 from pilot.bootstrap.traces import start_export
 from pilot.bootstrap.webhooks import WebhookParts
-from pilot.config.catalogue import Catalogue
+from pilot.config.catalogue import CATALOGUE, Catalogue
 from pilot.config.group_kind import MULTICLUSTER
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.controllers.registration_in_memory import InMemoryRegistration, InMemoryRegistrationOptions
@@ -154,13 +154,17 @@ class ControlPlane:
         self.metrics = Metrics()
         watch_drops(self.metrics.log_lines_dropped)
         self._loop_watchdog = build_loop_watchdog(self.metrics)
+        registry = settings.mesh.registry
         self.db = Mesh(
-            settings.mesh, environment=os.environ, on_failure=functools.partial(report_failure, self.metrics)
+            settings.mesh,
+            CATALOGUE.in_group(MULTICLUSTER, registry.mcs_group, registry.mcs_version),
+            environment=os.environ,
+            on_failure=functools.partial(report_failure, self.metrics),
         )
         self.db.commit([(self.db.clock, NOW, time.time())])
         ignored = (
             *settings.kubernetes.ignored,
-            *(() if settings.mesh.registry.mcs_discovery else (f"*.{MULTICLUSTER}",)),
+            *(() if registry.mcs_discovery else (f"*.{registry.mcs_group}",)),
         )
         self._catalogue = Catalogue(read_kinds(self.db.catalogue, ignored, settings.kubernetes.included))
         self._export = start_export(settings.traces, build_info().version)

@@ -40,6 +40,15 @@ class Catalogue:
         is_short = group_kind in self._short_names or group_kind not in self._kinds
         return group_kind.name if is_short else str(group_kind)
 
+    def in_group(self, group: str, served_group: str, version: str) -> Catalogue:
+        """Return a catalogue in which the kinds of a group are read from another group and in another version.
+
+        Their tables stay the same, so readers of the objects do not depend on the group.
+        """
+        if group == served_group and all(version in kind.versions for kind in self if kind.id.group == group):
+            return self
+        return Catalogue(kind.served_as(served_group, version) if kind.id.group == group else kind for kind in self)
+
     def __iter__(self) -> Iterator[AnyKind]:
         return iter(self._kinds.values())
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 from google.protobuf import struct_pb2
 
@@ -128,6 +129,12 @@ class BaseKind(Collection[K, Object[S]], Generic[K, S]):
         common = {"namespace": namespace_of} if self.namespaced else {}
         of_domain = {name: make_index(domain) for name, make_index in self.domain_indexes.items()}
         return Table(db, self.table_name, **common, **self.indexes, **of_domain)
+
+    def served_as(self, group: str, version: str) -> Self:
+        """Return the same kind, with the same table, in another group and only in one version."""
+        served = copy.copy(self)
+        served.id, served.versions = GroupKind(group, self.id.name), (version,)
+        return served
 
     def key(self, cluster: str, namespace: str, name: str) -> K:
         """Return the key of an object in a cluster. `namespace` is "" for cluster-scoped kinds."""

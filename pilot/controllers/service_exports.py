@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from pilot.config.group_kind import MULTICLUSTER
 from pilot.controllers.reconciler import Reconciler
 from pilot.kube.api_client import ApiClient
 from pilot.kube.api_errors import ApiError, Conflict, NotFound
@@ -19,7 +18,6 @@ from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
 from pilot.kube.list_watch import NamespacedName, ObjectChange
 from pilot.lib.tasks import cancel_tasks
 
-VERSION = "v1alpha1"
 SERVICES = WatchedCollection("/api/v1/services", metadata_only=True)
 
 
@@ -34,14 +32,21 @@ class _Object(msgspec.Struct):
 class ServiceExportController:
     """Creates ServiceExports. Each is owned by its Service.
 
-    `is_local` returns whether the Service with a namespace and a name is cluster-local. Such a Service is not exported.
-    If a user deletes a ServiceExport, it is created again at the next startup.
+    `api_version` is that of ServiceExports. `is_local` returns whether the Service with a namespace and a name is
+    cluster-local. Such a Service is not exported. If a user deletes a ServiceExport, it is created again at the next
+    startup.
     """
 
     def __init__(
-        self, client: ApiClient, is_local: Callable[[str, str], bool], options: WatchOptions, rng: random.Random
+        self,
+        client: ApiClient,
+        api_version: str,
+        is_local: Callable[[str, str], bool],
+        options: WatchOptions,
+        rng: random.Random,
     ) -> None:
-        self._client, self._is_local, self._options, self._rng = client, is_local, options, rng
+        self._client, self._api_version, self._is_local = client, api_version, is_local
+        self._options, self._rng = options, rng
         self._services: dict[NamespacedName, str] = {}
         self._reconciler: Reconciler[NamespacedName] = Reconciler(
             "ServiceExport of", self._reconcile, options.backoff, rng
@@ -72,8 +77,8 @@ class ServiceExportController:
             return
         owner = {"apiVersion": "v1", "kind": "Service", "name": name.name, "uid": uid}
         metadata = {"name": name.name, "namespace": name.namespace, "ownerReferences": [owner]}
-        plain = {"apiVersion": f"{MULTICLUSTER}/{VERSION}", "kind": "ServiceExport", "metadata": metadata}
-        path = f"/apis/{MULTICLUSTER}/{VERSION}/namespaces/{name.namespace}/serviceexports"
+        plain = {"apiVersion": self._api_version, "kind": "ServiceExport", "metadata": metadata}
+        path = f"/apis/{self._api_version}/namespaces/{name.namespace}/serviceexports"
         try:
             await self._client.call("POST", path, body=msgspec.json.encode(plain))
         except (Conflict, NotFound):  # it exists already, or the namespace was deleted

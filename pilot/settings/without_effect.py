@@ -32,8 +32,6 @@ VARIABLES: Mapping[str, str] = {
     "K_REVISION": "responses do not name a revision of Cloud Run",
     "PILOT_STATUS_MAX_WORKERS": "statuses are written one at a time, and only if they differ",
     "MUTEX_PROFILE_FRACTION": "mutex profiles are not supported",
-    "MCS_API_GROUP": "ServiceExports and ServiceImports are always read from multicluster.x-k8s.io",
-    "MCS_API_VERSION": "ServiceExports and ServiceImports are always read as v1alpha1",
     "PILOT_ENABLE_AGENTGATEWAY": "agentgateway is not supported",
     "ENVOY_STATUS_PORT_ENABLE_PROXY_PROTOCOL": "only pilot-agent reads it; set it in the environment of the agent",
 }

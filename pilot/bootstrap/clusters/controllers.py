@@ -115,13 +115,14 @@ class Controllers:
         return NodeTaintController(self._client, namespace, kubernetes.taint, self._options, self._rng)
 
     def _build_exports(self) -> ServiceExportController:
-        db, domain, node = self._db, self._settings.mesh.registry.domain, self._db.watch(cluster_local_hosts)
+        db, registry, node = self._db, self._settings.mesh.registry, self._db.watch(cluster_local_hosts)
 
         def is_cluster_local(namespace: str, name: str) -> bool:
             db.refresh(node)
-            return is_local(node.value, kubernetes_hostname(name, namespace, domain))
+            return is_local(node.value, kubernetes_hostname(name, namespace, registry.domain))
 
-        return ServiceExportController(self._client, is_cluster_local, self._options, self._rng)
+        api_version = f"{registry.mcs_group}/{registry.mcs_version}"
+        return ServiceExportController(self._client, api_version, is_cluster_local, self._options, self._rng)
 
     def _build_remote(self) -> RemoteControllers:
         registry = self._settings.mesh.registry

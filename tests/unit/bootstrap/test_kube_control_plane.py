@@ -305,6 +305,21 @@ async def test_service_exports_are_read_only_with_mcs_discovery(
     assert any(request.resource.group == "multicluster.x-k8s.io" for request in server.requests) == enabled
 
 
+async def test_service_exports_are_read_from_the_group_of_the_cluster(
+    server: ApiServer, tmp_path: pathlib.Path
+) -> None:
+    server.apply(SERVICE_EXPORTS)
+    server.put(
+        {"apiVersion": "net.gke.io/v1", "kind": "ServiceExport", "metadata": {"name": "web", "namespace": "shop"}}
+    )
+    environ = {"ENABLE_MCS_SERVICE_DISCOVERY": "true", "MCS_API_GROUP": "net.gke.io", "MCS_API_VERSION": "v1"}
+    async with running(environ, kubeconfig=str(write_kubeconfig(server, tmp_path / "config"))) as process:
+        await until(lambda: process.plane.ready or process.task.done())
+        assert [key for key, _ in SERVICE_EXPORT.table(process.plane.db).rows()] == [
+            RegistryKey("Kubernetes", "shop", "web")
+        ]
+
+
 async def test_mcs_auto_export_skips_cluster_local_services(server: ApiServer, tmp_path: pathlib.Path) -> None:
     def exports() -> set[str]:
         return {f"{namespace}/{name}" for namespace, name in server.store.collection(EXPORTS).objects}
@@ -348,4 +363,15 @@ async def test_mcs_auto_export_skips_cluster_local_services(server: ApiServer, t
     assert server.faults.spent
 
 
+SERVICE_EXPORTS = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: serviceexports.net.gke.io}
+spec:
+  group: net.gke.io
+  names: {kind: ServiceExport, listKind: ServiceExportList, plural: serviceexports, singular: serviceexport}
+  scope: Namespaced
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
+"""
 EXPORTS = ("multicluster.x-k8s.io", "serviceexports")

@@ -32,7 +32,9 @@ async def server() -> AsyncIterator[ApiServer]:
 async def run_controller(server: ApiServer) -> AsyncIterator[None]:
     """Run a controller that exports all Services but shop/cups."""
     client = client_of(server)
-    controller = ServiceExportController(client, lambda *name: name == ("shop", "cups"), watch_options(), make_rng(1))
+    controller = ServiceExportController(
+        client, "multicluster.x-k8s.io/v1alpha1", lambda *name: name == ("shop", "cups"), watch_options(), make_rng(1)
+    )
     task = asyncio.create_task(controller.run())
     try:
         yield

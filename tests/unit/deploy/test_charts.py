@@ -544,6 +544,13 @@ def test_service_export_role() -> None:
     assert objects["ClusterRole/istiod-clusterrole-istio-system"]["rules"] == [*roles()["cluster"], *roles()["exports"]]
 
 
+def test_roles_name_the_group_of_exported_services() -> None:
+    objects = render_chart("istiod", {"env": {"MCS_API_GROUP": "net.gke.io"}})
+    for role in ("istiod-clusterrole", "istio-reader-clusterrole"):
+        rules = objects[f"ClusterRole/{role}-istio-system"]["rules"]
+        assert [rule["apiGroups"] for rule in rules if "serviceexports" in rule["resources"]] == [["net.gke.io"]]
+
+
 def test_trust_bundle_role() -> None:
     attest_rule = {
         "apiGroups": ["certificates.k8s.io"],

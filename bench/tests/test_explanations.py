@@ -113,8 +113,10 @@ def test_waypoints_that_serve_nothing(matcher: dict[str, Any], explained: bool) 
 
 @pytest.mark.parametrize(("count", "explained"), [(1, False), (2, True)])
 def test_peer_authentications_of_equal_age(count: int, explained: bool) -> None:
-    policy = {"kind": "PeerAuthentication", "metadata": {"namespace": "a"}, "spec": {"selector": {"matchLabels": {}}}}
-    workload = {"kind": "Pod", "metadata": {"namespace": "a", "name": "w", "labels": {"app": "w"}}, "spec": {}}
+    metadata = {"namespace": "a", "name": "b"}
+    policy = {"kind": "PeerAuthentication", "metadata": metadata, "spec": {"selector": {"matchLabels": {}}}}
+    labels = {"app": "w"}
+    workload = {"kind": "Pod", "metadata": {"namespace": "a", "name": "w", "labels": labels}, "spec": {}}
     ours = {"workload": {"uid": "Kubernetes//Pod/a/w"}}
     texts = ["workload.authorizationPolicies[0]: istiod 'a/converted_peer_authentication_b', here (absent)"]
     change = Change([*[policy] * count, workload], {}, ours, texts)

@@ -104,7 +104,8 @@ spec:
   hosts: [echo.shop.svc.cluster.local]
   http:
 """
-PEER = [sys.executable, "-m", "testing.clients.grpc_peer"]
+PEER = os.environ.get("GRPC_PEER", "").split() or [sys.executable, "-m", "testing.clients.grpc_peer"]
+"""The command of a peer. GRPC_PEER may name one that uses another implementation of gRPC, such as grpc-go or grpc-java."""
 
 
 class Peer:

@@ -160,6 +160,18 @@ def _select_with_equal_age(change: Change) -> bool:
     return is_derived and max(namespaces.values(), default=0) > 1
 
 
+def _applies_policies_outbound(change: Change) -> bool:
+    """Return whether only istiod applies policies to connections to a wildcard host, and nothing else differs."""
+
+    def names(side: Any) -> list[list[str]]:
+        chains = [[row["name"].rpartition(".")[2] for row in filters] for filters in _values(side, "filters")]
+        return [
+            [n for n in chain if n != "rbac"] if "sni_dynamic_forward_proxy" in chain else chain for chain in chains
+        ]
+
+    return change.both and names(change.theirs) == names(change.ours)
+
+
 def _scales_weights(change: Change) -> bool:
     """Return whether the weights of a DNS cluster differ by the same factor, which is the number of gateways."""
     theirs, ours = (_values(side, "loadBalancingWeight") for side in (change.theirs, change.ours))
@@ -189,6 +201,11 @@ EXPLANATIONS = (
         "several PeerAuthentications that were created in the same second",
         r"^ztunnel WDS .*authorizationPolicies",
         _select_with_equal_age,
+    ),
+    Explanation(
+        "a workload with AuthorizationPolicies connects over TLS to a wildcard host",
+        r"^sidecar LDS filterChains\[\]\.filters(#order|\[envoy\.filters\.network\.rbac\])",
+        _applies_policies_outbound,
     ),
     Explanation("the gateways of a network change", r"CDS loadAssignment.*oadBalancingWeight", _scales_weights),
     Explanation(

@@ -121,3 +121,14 @@ def test_peer_authentications_of_equal_age(count: int, explained: bool) -> None:
     texts = ["workload.authorizationPolicies[0]: istiod 'a/converted_peer_authentication_b', here (absent)"]
     change = Change([*[policy] * count, workload], {}, ours, texts)
     assert bool(explanation("ztunnel WDS workload.authorizationPolicies[]", change)) == explained
+
+
+@pytest.mark.parametrize(("filters", "explained"), [(["rbac"], True), (["rbac", "ext_authz"], False)])
+@pytest.mark.parametrize("forwarder", ["sni_dynamic_forward_proxy", "tcp_proxy"])
+def test_policies_on_outbound_connections(filters: list[str], explained: bool, forwarder: str) -> None:
+    theirs, ours = (
+        {"filterChains": [{"filters": [{"name": f"envoy.filters.network.{n}"} for n in [*more, forwarder]]}]}
+        for more in (filters, [])
+    )
+    seen = explanation("sidecar LDS filterChains[].filters#order", Change([], theirs, ours))
+    assert bool(seen) == (explained and forwarder == "sni_dynamic_forward_proxy")

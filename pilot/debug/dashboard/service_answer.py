@@ -10,7 +10,7 @@ from pilot.config.kinds.istio import DESTINATION_RULE, PEER_AUTHENTICATION, SERV
 from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, SERVICE
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import ObjectRef, plain_problem, plain_ref
-from pilot.config.security.authorization_policy import AuthorizationPolicy, From, dry_run
+from pilot.config.security.authorization_policy import AuthorizationPolicy, dry_run
 from pilot.debug.dashboard.callers import list_callers
 from pilot.debug.dashboard.mesh import (
     USABLE,
@@ -34,6 +34,7 @@ from pilot.debug.dashboard.service_routes import (
 )
 from pilot.debug.hidden_services import effects_on_service
 from pilot.debug.page import Refused
+from pilot.debug.required_identity import identity_policies
 from pilot.debug.rule_text import MAX_ITEMS, show_rule
 from pilot.debug.slices import collect_all, collect_present
 from pilot.debug.sources import ConnectedProxy, Sources
@@ -95,7 +96,7 @@ async def describe_service(sources: Sources, graph: MeshGraph, context: MeshCont
         "callers": [caller.plain() for caller in list_callers(policies)],
         "hiddenBy": await effects_on_service(sources, ref),
         "policies": [show_policy(row) for row in policies[:MAX_RULES]],
-        "identityBy": [plain_ref(row.ref) for row in _identity_policies(policies)[:MAX_RULES]],
+        "identityBy": [plain_ref(row.ref) for row in identity_policies(policies)[:MAX_RULES]],
         "routes": [route.shown for route in routes],
         "rules": rules,
         "endpoints": await collect_all(islice(_endpoints(db, target, proxies), MAX_ENDPOINTS)),
@@ -235,18 +236,6 @@ def _access_reasons(policies: list[Object[AuthorizationPolicy]]) -> Iterator[Ser
             text = f"AuthorizationPolicy {row.namespace}/{row.name} admits nobody: callers get status 403."
             yield ServiceReason("error", text, row.ref)
             return
-
-
-def _identity_policies(policies: list[Object[AuthorizationPolicy]]) -> list[Object[AuthorizationPolicy]]:
-    """Return the ALLOW policies if all their rules require that the caller has an identity of the mesh."""
-    allowing = [row for row in policies if row.spec.action == "ALLOW" and not dry_run(row.annotations)]
-    rules = [rule for row in allowing for rule in row.spec.rules]
-    return allowing if all(rule.from_ and all(map(_has_identity, rule.from_)) for rule in rules) else []
-
-
-def _has_identity(origin: From) -> bool:
-    source = origin.source
-    return source is not None and bool(source.principals or source.namespaces or source.service_accounts)
 
 
 def show_policy(row: Object[AuthorizationPolicy]) -> Plain:

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pilot.config.kinds.istio import AUTHORIZATION_POLICY
+from pilot.config.kinds.istio import AUTHORIZATION_POLICY, PEER_AUTHENTICATION
 from pilot.config.object import ObjectKey
+from pilot.config.problem import ObjectRef, plain_ref
 from pilot.debug.page import Query, Refused, requested_connection
+from pilot.debug.required_identity import identity_policies
 from pilot.debug.rule_text import show_rule
 from pilot.debug.sources import Sources
 from pilot.envoy.listener.authorization_filters import compiled_policy
@@ -75,7 +77,11 @@ def authz(sources: Sources, query: Query) -> Any:
     sidecar = connection.proxy.type is NodeType.SIDECAR
     keys = proxy_policies(db, node_id).of(AUTHORIZATION_POLICY.id.name)
     if "request" not in query:
-        return {"proxy": connection.proxy.id, "policies": [_show(db, e) for e in _evaluate(db, keys, False, None)]}
+        return {
+            "proxy": connection.proxy.id,
+            **(_accepted_clients(db, node_id, keys) if sidecar else {}),
+            "policies": [_show(db, e) for e in _evaluate(db, keys, False, None)],
+        }
     request = _decode_request(query["request"])
     mode, speaks_tcp = _port(db, node_id, request.port) if sidecar else ("", False)
     tcp = speaks_tcp if request.tcp is None else request.tcp
@@ -94,6 +100,17 @@ def authz(sources: Sources, query: Query) -> Any:
         "decision": decision,
         "why": why,
         "policies": [_show(db, e) | {"rulesMet": list(e.met)} for e in evaluated],
+    }
+
+
+def _accepted_clients(db: Mesh, node_id: str, keys: tuple[ObjectKey, ...]) -> dict[str, Any]:
+    """Return the mTLS mode of a sidecar, the PeerAuthentications that set it, and the policies that need identities."""
+    modes = proxy_policies(db, node_id).of(PEER_AUTHENTICATION.id.name)
+    rows = [row for key in keys if (row := AUTHORIZATION_POLICY.get(db, key)) is not None]
+    return {
+        "mutualTls": accepted_mtls(db, inbound_facet(db, node_id)).at(0),
+        "mtlsBy": [plain_ref(ObjectRef(PEER_AUTHENTICATION.id, *key)) for key in modes],
+        "identityBy": [plain_ref(row.ref) for row in identity_policies(rows)[:MAX_RULES]],
     }
 
 

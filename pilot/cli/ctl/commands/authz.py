@@ -10,6 +10,7 @@ import click
 
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.command import with_client, with_output
+from pilot.cli.ctl.commands.service_parts import plaintext_line
 from pilot.cli.ctl.completions import complete_namespaces, complete_proxies
 from pilot.cli.ctl.output import CommandResult, TextTable
 from pilot.cli.ctl.replicas import Replicas
@@ -91,6 +92,9 @@ def _parts(page: dict[str, Any], has_request: bool) -> Iterator[str | TextTable]
     if has_request:
         yield f"{_WORDS[page['decision']]}: {page['why']}"
         yield _summary(page)
+        yield ""
+    elif "mutualTls" in page:
+        yield plaintext_line(page["mutualTls"], page["mtlsBy"], page["identityBy"])
         yield ""
     yield _policy_table(page["policies"], has_request, page["proxy"])
 

@@ -8,6 +8,7 @@ from typing import Any
 from pilot.cli.ctl.output import TextTable
 
 Plain = dict[str, Any]
+_PLAINTEXT = {"STRICT": "rejected (STRICT)", "PERMISSIVE": "accepted (PERMISSIVE)", "DISABLE": "expected (DISABLE)"}
 _REQUESTS = (("requests", "*"), ("exceptions", "-"))
 
 
@@ -15,8 +16,8 @@ def service_parts(page: Plain) -> Iterator[str | TextTable]:
     """Yield the parts of the answer of `/debug/dashboard/service`."""
     ready = f"{page['ready']} of {page['total']} endpoints ready"
     yield f"{page['host']} in {page['namespace']}: {ready}"
-    by = ", ".join(map(_name, page["mtlsBy"])) or "the default of the mesh, as no PeerAuthentication applies"
-    yield f"Mutual TLS: {page['mtls']}, by {by}"
+    if page["mtls"]:  # it is not known without endpoints
+        yield plaintext_line(page["mtls"], page["mtlsBy"], page["identityBy"])
     for title, table in (
         ("Why requests may fail:", _reasons(page)),
         ("Hidden by Sidecars:", _hidden(page["hiddenBy"])),
@@ -30,6 +31,18 @@ def service_parts(page: Plain) -> Iterator[str | TextTable]:
             yield ""
             yield title
             yield table
+
+
+def plaintext_line(mode: str, by: list[Plain], needed: list[Plain]) -> str:
+    """Return a line that says whether callers without mutual TLS are admitted in the end.
+
+    `by` are the PeerAuthentications that apply, the most specific last, and `needed` the AuthorizationPolicies that
+    reject callers without an identity.
+    """
+    because = f" because of {_name(by[-1])}" if by else ": no PeerAuthentication applies, and this is the mesh's default"
+    verb = "rejects" if len(needed) == 1 else "reject"
+    but = f"; but {' and '.join(map(_name, needed))} {verb} callers without an identity" if needed else ""
+    return f"Plain text is {_PLAINTEXT[mode]}{because}{but if mode != 'STRICT' else ''}."
 
 
 def _name(ref: Plain | None) -> str:

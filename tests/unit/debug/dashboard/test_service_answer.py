@@ -193,7 +193,10 @@ async def test_service_as_text_lists_faults_and_rules_of_policies() -> None:
         make("AuthorizationPolicy", "callers", callers),
     )
     parts = list(service_parts(answer))
-    assert parts[1] == "Mutual TLS: PERMISSIVE, by the default of the mesh, as no PeerAuthentication applies"
+    assert parts[1] == (
+        "Plain text is accepted (PERMISSIVE): no PeerAuthentication applies, and this is the mesh's default; "
+        "but AuthorizationPolicy a/callers rejects callers without an identity."
+    )
     tables = [part for part in parts if isinstance(part, TextTable)]
     cells = [cell for table in tables for row in table.rows for cell in row]
     assert any("aborts 30 % of the requests with 500" in str(cell) for cell in cells)

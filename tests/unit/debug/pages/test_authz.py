@@ -196,6 +196,11 @@ def test_policies_are_listed_without_a_request() -> None:
     no_x_rule = {"from": [], "to": ["path /x*"], "when": []}
     assert make_check(ALLOW_CALLER, DENY_X)() == {
         "proxy": "web-0.a",
+        "mutualTls": "PERMISSIVE",
+        "mtlsBy": [],
+        "identityBy": [
+            {"group": "security.istio.io", "kind": "AuthorizationPolicy", "namespace": "a", "name": "callers"}
+        ],
         "policies": [
             {"namespace": "a", "name": "callers", "action": "ALLOW", "rules": [caller_rule], "moreRules": 0},
             {"namespace": "a", "name": "no-x", "action": "DENY", "rules": [no_x_rule], "moreRules": 0},

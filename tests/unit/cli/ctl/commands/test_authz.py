@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from pilot.cli.ctl.client import PageClient
 from pilot.cli.pilotctl import pilotctl
+from testing.mesh.objects import make
 from tests.unit.debug.pages.test_authz import ALLOW_CALLER, CALLER, DELEGATING, DENY_X, make_check, policy, to_operation
 
 
@@ -53,10 +54,18 @@ def test_output_shows_the_decision_and_matching_rules() -> None:
 
 def test_output_lists_policies_without_a_request() -> None:
     assert run_check(make_check(DENY_X)) == (
+        "Plain text is accepted (PERMISSIVE): no PeerAuthentication applies, and this is the mesh's default.\n\n"
         "ACTION   NAMESPACE   POLICY   RULE   FROM   TO         WHEN\nDENY     a           no-x     0      *      path /x*   *"
     )
     assert run_check(make_check(policy("none", "rules: []"))).endswith("nobody: it has no rules   -    -")
-    assert run_check(make_check()) == "No AuthorizationPolicy applies to web-0.a."
+    assert run_check(make_check()).endswith("\n\nNo AuthorizationPolicy applies to web-0.a.")
+    strict = make("PeerAuthentication", "default", "{mtls: {mode: STRICT}}")
+    assert run_check(make_check(ALLOW_CALLER, strict)).startswith(
+        "Plain text is rejected (STRICT) because of PeerAuthentication a/default.\n"
+    )
+    assert "; but AuthorizationPolicy a/callers rejects callers without an identity.\n" in run_check(
+        make_check(ALLOW_CALLER)
+    )
 
 
 def test_headers_and_claims_come_from_flags() -> None:

@@ -116,7 +116,7 @@ def test_refusal_without_a_path_is_a_reason() -> None:
         "name": "cart",
         "message": "rejected RDS",
     }
-    lists = dict.fromkeys(("mtlsBy", "reasons", "hiddenBy", "callers", "routes", "rules", "policies", "endpoints"), ())
+    lists = dict.fromkeys(("mtlsBy", "identityBy", "reasons", "hiddenBy", "callers", "routes", "rules", "policies", "endpoints"), ())
     head = {"host": "cart", "namespace": "shop", "ready": 1, "total": 1, "mtls": "STRICT"}
     *_, table = service_parts({**lists, **head, "problems": [refusal]})
     assert isinstance(table, TextTable)

@@ -34,6 +34,7 @@ from pilot.debug.dashboard.service_routes import (
 )
 from pilot.debug.hidden_services import effects_on_service
 from pilot.debug.page import Refused
+from pilot.debug.pages.rejections import explain_problems, explain_rejections
 from pilot.debug.required_identity import identity_policies
 from pilot.debug.rule_text import MAX_ITEMS, show_rule
 from pilot.debug.slices import collect_all, collect_present
@@ -50,6 +51,8 @@ from pilot.mesh.traffic.virtual_services import ViewerKey, virtual_services_of
 
 MAX_ENDPOINTS = 200
 """Maximum number of endpoints that are listed."""
+MAX_REJECTING = 3
+"""Maximum number of proxies whose rejections are listed."""
 _UNPROTECTED = frozenset({"DISABLE", "SIMPLE"})
 """TLS modes of clients that a server with STRICT mutual TLS rejects."""
 
@@ -78,6 +81,7 @@ async def describe_service(sources: Sources, graph: MeshGraph, context: MeshCont
         *(reason for route in routes for reason in route.reasons),
         *_tls_reasons(facts, rules, peer_policies),
         *_access_reasons(policies),
+        *await _rejecting_proxies(sources, target, proxies),
     ]
     return {
         "host": ref.hostname,
@@ -101,7 +105,7 @@ async def describe_service(sources: Sources, graph: MeshGraph, context: MeshCont
         "rules": rules,
         "endpoints": await collect_all(islice(_endpoints(db, target, proxies), MAX_ENDPOINTS)),
         "reasons": [reason.plain() for reason in reasons],
-        "problems": [plain_problem(p) for p in problems[:MAX_RULES]],
+        "problems": [plain_problem(p) for p in await explain_problems(sources, problems[:MAX_RULES])],
     }
 
 
@@ -139,6 +143,20 @@ def _endpoints(db: Mesh, target: Service, proxies: Mapping[str, ConnectedProxy])
             "proxy": proxy.id if proxy is not None else "",
             "inMesh": e.tls_mode == "istio" or e.hbone,
         }
+
+
+async def _rejecting_proxies(
+    sources: Sources, target: Service, proxies: Mapping[str, ConnectedProxy]
+) -> list[ServiceReason]:
+    """Return what the first of the service's proxies that reject resources say, and why."""
+    first = endpoints(sources.db, target.ref, target.ports[0].number)[:MAX_ENDPOINTS] if target.ports else ()
+    own = {c.id: c for e in first for address in e.addresses[:1] if (c := proxies.get(address)) is not None}
+    rejecting = [c for c in own.values() if any(watch.last_error for watch in c.subscriptions.values())]
+    return [
+        ServiceReason("error", f"{connection.proxy.id} {rejection.text}", rejection.object)
+        for connection in rejecting[:MAX_REJECTING]
+        for rejection in await explain_rejections(sources, connection)
+    ]
 
 
 def _endpoint_reasons(db: Mesh, facts: ServiceFacts, target: Service) -> Iterator[ServiceReason]:

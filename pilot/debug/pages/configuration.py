@@ -15,6 +15,7 @@ from pilot.config.problem import Problem, plain_problem
 from pilot.config.security.authorization_policy import AuthorizationPolicy
 from pilot.debug.page import Later, Query, Refused
 from pilot.debug.pages.places import FilePlace, find_places
+from pilot.debug.pages.rejections import explain_problems
 from pilot.debug.slices import collect_all
 from pilot.debug.sources import Sources
 from pilot.mesh.tables.database import Mesh
@@ -97,6 +98,7 @@ async def problemz(sources: Sources, query: Query) -> Any:
     ]
     if namespace and not problems and not any(await collect_all(_is_in(sources, namespace))):
         raise Refused(404, f"there are no objects in the namespace {namespace!r}\n")
+    problems = await explain_problems(sources, problems)
     places = await find_places(sources, ((p.object, p.path) for p in problems if not p.file))
     return await collect_all(plain_problem(_placed(p, places.get((p.object, p.path)))) for p in problems)
 

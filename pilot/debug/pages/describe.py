@@ -7,6 +7,7 @@ from typing import Any
 
 from pilot.config.object import ObjectKey
 from pilot.debug.page import Query, requested_connection
+from pilot.debug.pages.rejections import explain_rejections
 from pilot.debug.sources import ConnectedProxy, Sources
 from pilot.envoy.listener.inbound.inbound_chain_keys import accepted_mtls
 from pilot.mesh.gateways.gateways import gateway_selection_key
@@ -23,8 +24,8 @@ from pilot.mesh.traffic.virtual_services import ViewerKey, virtual_services_for,
 Plain = dict[str, Any]
 
 
-def describe(sources: Sources, query: Query) -> Any:
-    """Return the policies of the proxy, and its services with their routes and rules.
+async def describe(sources: Sources, query: Query) -> Any:
+    """Return the policies of the proxy, its services with their routes and rules, and what it rejects.
 
     For a router, return its Gateways and their VirtualServices in place of services.
     """
@@ -36,6 +37,7 @@ def describe(sources: Sources, query: Query) -> Any:
         "version": proxy.version,
         "namespace": proxy.namespace,
         "labels": _labels(db, connection),
+        "rejections": [rejection.text for rejection in await explain_rejections(sources, connection)],
     }
     policies = {kind: _names(keys) for kind, keys in proxy_policies(db, node_id).applied}
     if proxy.type is NodeType.ROUTER:

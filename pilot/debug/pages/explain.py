@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, NoReturn
 from pilot.config.group_kind import parse_kind
 from pilot.config.object import ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef
-from pilot.debug.hidden_services import hiding_sidecar
 from pilot.debug.page import Later, Query, Refused, requested_connection
 from pilot.debug.pages.config_dump import group_resources, requested_names
 from pilot.debug.pages.places import FilePlace, find_places
+from pilot.debug.pages.rejections import explain_cluster, explain_rejections, unknown_cluster
 from pilot.debug.slices import collect_all, collect_present
 from pilot.debug.sources import ConnectedProxy, Sources
 from pilot.derive import Node
@@ -73,9 +73,8 @@ async def explain_page(sources: Sources, query: Query) -> Any:
             for resources in await collect_all(group_resources(sources.db, group) for _, group in groups)
             for resource in resources
         ]
-        if (sidecar := _hiding_sidecar(sources, connection, name)) is not None:
-            raise Refused(404, f"{connection.proxy.id} has no resource {name!r}: hidden by Sidecar {sidecar}\n")
-        return Later(lambda: _refuse(connection.proxy.id, name, names))
+        why = await _missing_cluster(sources, connection, name)
+        return Later(lambda: _refuse(connection.proxy.id, name, names, why))
     own_cluster = sources.db.settings.registry.cluster_id
     refs = (_ref(reason, own_cluster) for part in explained for reason in part.reasons())
     places = await find_places(sources, ((ref, "") for ref in refs if ref is not None))
@@ -222,16 +221,19 @@ def _name(node: Node) -> str:
     return f"{name} {node.args[0]}" if name.endswith(" by") else name
 
 
-def _hiding_sidecar(sources: Sources, connection: ConnectedProxy, name: str) -> str | None:
-    """Return the namespace and name of the Sidecar that hides the service of a cluster, or None."""
-    direction, bar, rest = name.partition("|")
-    if not bar or direction != "outbound":
-        return None
-    sidecar = hiding_sidecar(sources.db, connection.proxy_key, rest.rpartition("|")[2])
-    return f"{sidecar.namespace}/{sidecar.name}" if sidecar is not None else None
+async def _missing_cluster(sources: Sources, connection: ConnectedProxy, name: str) -> str:
+    """Return why a proxy does not have a cluster, and its rejections that name the cluster, or "" for other names."""
+    if not name.startswith("outbound|"):
+        return ""
+    why = await explain_cluster(sources, connection, name)
+    watches = connection.subscriptions.values()
+    if any(unknown_cluster(watch.last_error) == name for watch in watches):
+        rejections = [one.text for one in await explain_rejections(sources, connection, is_brief=True)]
+        return "; ".join((why, *(f"{connection.proxy.id} {text}" for text in rejections if name in text)))
+    return why
 
 
-def _refuse(proxy: str, name: str, names: list[str]) -> NoReturn:
+def _refuse(proxy: str, name: str, names: list[str], why: str) -> NoReturn:
     close = difflib.get_close_matches(name, dict.fromkeys(names), n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(map(repr, close))}?" if close else "pilotctl proxy-config lists the names"
-    raise Refused(404, f"{proxy} has no resource {name!r}; {hint}\n")
+    raise Refused(404, f"{proxy} has no resource {name!r}{f': {why}' if why else ''}; {hint}\n")

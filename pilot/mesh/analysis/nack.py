@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pilot.config.problem import ObjectRef, Problem
 from pilot.derive import derived
 from pilot.mesh.analysis.check import Check
@@ -18,10 +20,15 @@ def nack_problems(db: Mesh, rejection: RejectionKey) -> tuple[Problem, ...]:
 
     The message names the other objects. If no object is known, the problem has none.
     """
-    first, *others = sorted(rejection.objects, key=_suspicion) or (ObjectRef(),)
+    first, *others = sort_suspects(rejection.objects) or (ObjectRef(),)
     text = describe_nacks(nacks_in(db, rejection))
     also = f" (also built from {', '.join(map(_name, others))})" if others else ""
     return (Problem(code="refused", object=first, message=text + also),)
+
+
+def sort_suspects(objects: Iterable[ObjectRef]) -> list[ObjectRef]:
+    """Return the objects that a rejected resource is built from, the most likely cause first."""
+    return sorted(objects, key=_suspicion)
 
 
 def _suspicion(ref: ObjectRef) -> int:

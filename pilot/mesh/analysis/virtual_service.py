@@ -135,11 +135,11 @@ def _check_match_gateways(spec: VirtualService) -> Problems:
 
 
 def _check_destinations(db: Mesh, spec: VirtualService, clients: Iterable[str]) -> Problems:
-    for path, to in _destinations(spec):
+    for path, to in destinations(spec):
         yield from below(path, check_destination(db, to, clients))
 
 
-def _destinations(spec: VirtualService) -> Iterable[tuple[str, Destination | None]]:
+def destinations(spec: VirtualService) -> Iterable[tuple[str, Destination | None]]:
     for r, rule in enumerate(spec.http):
         for path, to in _http_destinations(rule):
             yield f"http[{r}].{path}", to

@@ -11,7 +11,7 @@ from pilot.debug.dashboard.mesh import MeshContext
 from pilot.debug.dashboard.object_answer import describe_object
 from pilot.debug.dashboard.proxy_answer import describe_proxy
 from pilot.debug.dashboard.service_answer import describe_service
-from pilot.debug.page import Refused
+from pilot.debug.page import Later, Refused
 from pilot.debug.pages.explain import explain_page
 from pilot.debug.sources import Sources
 from pilot.mesh.model.service import ServiceRef
@@ -72,5 +72,7 @@ async def test_proxy_and_sidecar_say_how_many_services_are_hidden() -> None:
 
 
 async def test_explanation_of_a_hidden_cluster_names_the_sidecar() -> None:
-    with pytest.raises(Refused, match=r"one\.b has no resource 'outbound\|80\|\|web.*': hidden by Sidecar b/own"):
-        await explain_page(pages(OWN), {"proxyID": "one.b", "resource": f"outbound|80||{HOST}"})
+    answer = await explain_page(pages(OWN), {"proxyID": "one.b", "resource": f"outbound|80||{HOST}"})
+    assert isinstance(answer, Later)
+    with pytest.raises(Refused, match=r"one\.b has no resource 'outbound\|80\|\|web.*': .*: Sidecar b/own hides web"):
+        answer.make()

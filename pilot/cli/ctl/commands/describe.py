@@ -51,6 +51,7 @@ def _service_name(text: str, namespace: str) -> tuple[str, str]:
 
 def _parts(page: dict[str, Any]) -> Iterator[str | TextTable]:
     yield f"{page['proxy']} ({page['type']}, {page['version'] or 'no version'})"
+    yield from (f"{page['proxy']} {text}" for text in page["rejections"])
     yield ""
     yield from _gateways(page["gateways"]) if "gateways" in page else _services(page["services"])
     yield ""

@@ -105,7 +105,7 @@ class _Refreshed:
 def _status(client: Replicas, proxy: str | None, namespace: str, states: tuple[str, ...]) -> CommandResult:
     if proxy:
         statuses = client.get("syncz", proxyID=proxy, namespace=namespace)
-        return CommandResult(statuses, _details(statuses))
+        return CommandResult(statuses, _details(client, statuses))
     proxies = client.get("syncz", namespace=namespace)
     if not proxies:
         return CommandResult([], [_nothing(client, namespace)])
@@ -187,7 +187,7 @@ def state(resource: dict[str, Any] | None) -> str:
     return "SYNCED" if resource["sent"] == resource.get("acked") else "STALE"
 
 
-def _details(proxies: Iterable[dict[str, Any]]) -> Iterator[str | TextTable]:
+def _details(client: Replicas, proxies: Iterable[dict[str, Any]]) -> Iterator[str | TextTable]:
     for number, proxy in enumerate(proxies):
         yield from [""] if number else []
         kind, istio_version = proxy.get("proxy_type", ""), proxy.get("istio_version") or "no version"
@@ -198,16 +198,35 @@ def _details(proxies: Iterable[dict[str, Any]]) -> Iterator[str | TextTable]:
             for url, r in resources
         ]
         yield TextTable(("TYPE", "STATE", "SENT", "ACKNOWLEDGED", "TIME"), rows)
-        yield from (f"{proxy['proxy']} {reason}" for reason in _reasons(proxy))
+        rejections = _explained(client, proxy) if worst_state(proxy) == "ERROR" else []
+        yield from (f"{proxy['proxy']} {reason}" for reason in (*rejections, *_delays(proxy)))
+
+
+def _explained(client: Replicas, proxy: Status) -> list[str]:
+    """Return the rejections of a proxy with their reasons, or only Envoy's errors if the reasons cannot be read."""
+    try:
+        return [str(text) for text in client.get("describe", proxyID=proxy["proxy"])["rejections"]]
+    except (CommandError, KeyError):  # the proxy has disconnected, or the control plane is older
+        return list(_rejections(proxy))
 
 
 def _reasons(proxy: Status) -> Iterator[str]:
     """Yield why the proxy is not in sync, for each resource type that it rejected or has not acknowledged."""
+    yield from _rejections(proxy)
+    yield from _delays(proxy)
+
+
+def _rejections(proxy: Status) -> Iterator[str]:
     for url, resource in sorted(proxy.get("resources", {}).items()):
         if resource.get("lastError"):
-            yield one_line(f"rejected its {short_name(url)}: {resource['lastError']}")
-        elif state(resource) == "STALE":
-            yield f"has not acknowledged its {short_name(url)} since {resource.get('sentTime', 'the last change')}"
+            yield one_line(f"rejected {short_name(url).upper()}: {resource['lastError']}")
+
+
+def _delays(proxy: Status) -> Iterator[str]:
+    for url, resource in sorted(proxy.get("resources", {}).items()):
+        if state(resource) == "STALE":
+            since = resource.get("sentTime", "the last change")
+            yield f"has not acknowledged {short_name(url).upper()} since {since}"
 
 
 def _comparison(client: Replicas, proxy: str, envoy: EnvoyDump) -> CommandResult:

@@ -39,7 +39,7 @@ def plaintext_line(mode: str, by: list[Plain], needed: list[Plain]) -> str:
     `by` are the PeerAuthentications that apply, the most specific last, and `needed` the AuthorizationPolicies that
     reject callers without an identity.
     """
-    because = f" because of {_name(by[-1])}" if by else ": no PeerAuthentication applies, and this is the mesh's default"
+    because = f" because of {_name(by[-1])}" if by else ": no PeerAuthentication applies, and this is the default"
     verb = "rejects" if len(needed) == 1 else "reject"
     but = f"; but {' and '.join(map(_name, needed))} {verb} callers without an identity" if needed else ""
     return f"Plain text is {_PLAINTEXT[mode]}{because}{but if mode != 'STRICT' else ''}."

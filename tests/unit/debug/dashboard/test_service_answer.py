@@ -17,7 +17,7 @@ from pilot.mesh.model.service import ServiceRef
 from testing.mesh.debug_server import sources
 from testing.mesh.listeners import service
 from testing.mesh.objects import Plain, at, endpoint_slice, make, pod, world
-from tests.unit.debug.dashboard.test_fleet import connection
+from tests.unit.debug.dashboard.test_fleet import connection, rejected
 
 HOST = "web.a.svc.cluster.local"
 WEB = service("web", "[{name: http, port: 80, targetPort: 8080}]")
@@ -149,6 +149,12 @@ async def test_unhealthy_proxies_and_problems_of_the_service_are_reported() -> N
     assert [problem["code"] for problem in answer["problems"]] == ["d"]
 
 
+async def test_rejections_of_the_service_s_own_proxies_are_listed() -> None:
+    client = connection("web-0.a", rds=rejected())
+    answer = await describe(WEB, POD, SLICE, proxies=(client,))
+    assert reasons(answer) == [("error", "web-0.a rejected RDS: no")]
+
+
 async def test_routes_list_destinations_with_their_endpoints() -> None:
     edge = make(
         "VirtualService",
@@ -194,7 +200,7 @@ async def test_service_as_text_lists_faults_and_rules_of_policies() -> None:
     )
     parts = list(service_parts(answer))
     assert parts[1] == (
-        "Plain text is accepted (PERMISSIVE): no PeerAuthentication applies, and this is the mesh's default; "
+        "Plain text is accepted (PERMISSIVE): no PeerAuthentication applies, and this is the default; "
         "but AuthorizationPolicy a/callers rejects callers without an identity."
     )
     tables = [part for part in parts if isinstance(part, TextTable)]

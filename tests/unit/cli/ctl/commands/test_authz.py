@@ -54,7 +54,7 @@ def test_output_shows_the_decision_and_matching_rules() -> None:
 
 def test_output_lists_policies_without_a_request() -> None:
     assert run_check(make_check(DENY_X)) == (
-        "Plain text is accepted (PERMISSIVE): no PeerAuthentication applies, and this is the mesh's default.\n\n"
+        "Plain text is accepted (PERMISSIVE): no PeerAuthentication applies, and this is the default.\n\n"
         "ACTION   NAMESPACE   POLICY   RULE   FROM   TO         WHEN\nDENY     a           no-x     0      *      path /x*   *"
     )
     assert run_check(make_check(policy("none", "rules: []"))).endswith("nobody: it has no rules   -    -")

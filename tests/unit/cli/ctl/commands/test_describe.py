@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from unittest import mock
 
@@ -44,9 +45,8 @@ def summarize(
 ) -> dict[str, Any]:
     mesh_world = world(*objects)
     node = proxy(kind, name, "a", ip, **metadata)
-    summary: dict[str, Any] = describe(
-        sources(mesh_world.mesh, FakeConnection(f"{name}.a-1", mesh_world.connect(node), node)), {"proxyID": name}
-    )
+    pages = sources(mesh_world.mesh, FakeConnection(f"{name}.a-1", mesh_world.connect(node), node))
+    summary: dict[str, Any] = asyncio.run(describe(pages, {"proxyID": name}))
     return summary
 
 
@@ -85,7 +85,7 @@ def test_unselected_workload_is_reported() -> None:
 
 def test_disconnected_proxy_is_rejected() -> None:
     with pytest.raises(Refused):
-        describe(sources(world().mesh), {"proxyID": "web-0"})
+        asyncio.run(describe(sources(world().mesh), {"proxyID": "web-0"}))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,9 @@ def test_refusal_without_a_path_is_a_reason() -> None:
         "name": "cart",
         "message": "rejected RDS",
     }
-    lists = dict.fromkeys(("mtlsBy", "identityBy", "reasons", "hiddenBy", "callers", "routes", "rules", "policies", "endpoints"), ())
+    lists = dict.fromkeys(
+        ("mtlsBy", "identityBy", "reasons", "hiddenBy", "callers", "routes", "rules", "policies", "endpoints"), ()
+    )
     head = {"host": "cart", "namespace": "shop", "ready": 1, "total": 1, "mtls": "STRICT"}
     *_, table = service_parts({**lists, **head, "problems": [refusal]})
     assert isinstance(table, TextTable)

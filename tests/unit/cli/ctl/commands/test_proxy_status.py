@@ -41,8 +41,8 @@ def test_worst_proxies_come_first_with_their_reasons(run: Run, pages: dict[str, 
     lines = [" ".join(line.split()) for line in run("proxy-status").splitlines()]
     assert [line.split()[0] for line in lines[1:10]] == [*(f"c-{n}.x" for n in range(5)), "b.x", "d.x", "e.x", "a.x"]
     assert lines[10:] == [
-        r"c-0.x, c-1.x, c-2.x and 2 more rejected its cds: bad\n\x1b[2J",
-        "b.x has not acknowledged its cds since 12:00",
+        r"c-0.x, c-1.x, c-2.x and 2 more rejected CDS: bad\n\x1b[2J",
+        "b.x has not acknowledged CDS since 12:00",
         "9 proxies: 5 ERROR, 1 STALE, 2 NOT SENT, 1 SYNCED",
     ]
 
@@ -141,15 +141,15 @@ def test_proxy_status_of_one_proxy(run: Run, pages: dict[str, Any]) -> None:
         "cluster_id": "west",
         "resources": resources,
     }
-    pages["syncz"], pages["config_dump"] = [proxy], {}
+    pages["syncz"], pages["describe"] = [proxy], {"rejections": ["rejected LDS: bad, because of x"]}
     assert [line.split() for line in run("proxy-status", "tea-1").splitlines()] == [
         ["tea-1.shop", "(sidecar,", "1.28.0)", "in", "west"],
         ["TYPE", "STATE", "SENT", "ACKNOWLEDGED", "TIME"],
         ["CDS", "STALE", "b", "a", "T"],
         ["EDS", "NOT", "SENT", "-", "-", "-"],
         ["LDS", "ERROR", "b", "-", "-"],
-        ["tea-1.shop", "has", "not", "acknowledged", "its", "cds", "since", "T"],
-        ["tea-1.shop", "rejected", "its", "lds:", "bad"],
+        ["tea-1.shop", "rejected", "LDS:", "bad,", "because", "of", "x"],
+        ["tea-1.shop", "has", "not", "acknowledged", "CDS", "since", "T"],
     ]
 
 

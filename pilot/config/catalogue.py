@@ -9,6 +9,18 @@ from pilot.config.group_kind import EXPERIMENTAL_GATEWAY_API, GATEWAY_API, INFER
 from pilot.config.kind import AnyKind, BaseKind
 from pilot.config.kinds import gateway_api, istio, kubernetes
 
+_SHORT_NAMES = {
+    GroupKind("", "Service"): "svc",
+    GroupKind("", "Pod"): "po",
+    GroupKind("", "Namespace"): "ns",
+    GroupKind("", "Node"): "no",
+    GroupKind("", "ConfigMap"): "cm",
+    GroupKind("networking.k8s.io", "Ingress"): "ing",
+    GroupKind(GATEWAY_API, "Gateway"): "gtw",
+    GroupKind(GATEWAY_API, "GatewayClass"): "gc",
+}
+"""The short names of kinds whose definitions are not part of this project."""
+
 
 class Catalogue:
     """Kinds, indexed by GroupKind and by table name."""
@@ -24,6 +36,11 @@ class Catalogue:
     def find(self, group_kind: GroupKind) -> AnyKind | None:
         """Return the kind with this group and name, or None if it is not in the catalogue."""
         return self._kinds.get(group_kind)
+
+    def named(self, text: str) -> list[AnyKind]:
+        """Return the kinds with a name, such as VirtualService, virtualservices, vs or gateway.networking.istio.io."""
+        name, _, group = text.lower().partition(".")
+        return [kind for kind in self if name in _names(kind) and group in ("", kind.id.group)]
 
     def find_by_table(self, table_name: str) -> AnyKind | None:
         """Return the kind that is stored in a table.
@@ -51,6 +68,13 @@ class Catalogue:
 
     def __iter__(self) -> Iterator[AnyKind]:
         return iter(self._kinds.values())
+
+
+def _names(kind: AnyKind) -> tuple[str, ...]:
+    """Return the names by which users may select a kind, as with kubectl."""
+    name = kind.id.name.lower()
+    short = kind.custom_resource.short_name or _SHORT_NAMES.get(kind.id, "")
+    return name, f"{name}s", f"{name}es", f"{name.removesuffix('y')}ies", *((short,) if short else ())
 
 
 def kinds_in(module: ModuleType) -> Iterator[AnyKind]:

@@ -13,7 +13,9 @@ from rich.text import Text
 
 from pilot.cli.ctl.completions import complete_namespaces
 from pilot.cli.ctl.istio_codes import istio_code
+from pilot.cli.ctl.object_reference import parse_object
 from pilot.cli.ctl.output import SEVERITY_STYLES, CommandResult, kind_of, name_of, place_of
+from pilot.config.catalogue import CATALOGUE
 from pilot.lib.text import one_line
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -132,15 +134,12 @@ def parse_suppression(text: str) -> Suppression:
     As in istioctl, the object may also be written as "VirtualService web.shop". Raise UsageError for other texts.
     """
     code, _, subject = text.partition("=")
-    kind, slash, rest = subject.partition("/")
-    if not slash:
-        kind, _, rest = subject.partition(" ")
-        name, _, namespace = rest.rpartition(".") if "." in rest else (rest, "", "*")
-    else:
-        namespace, _, name = rest.rpartition("/") if "/" in rest else ("*", "", rest)
-    if not (code and kind and name):
+    reference = parse_object([subject] if "/" in subject else subject.split(" ", 1))
+    if not code or reference is None:
         raise click.UsageError(f"--suppress {text!r}: expected CODE=KIND/NAME, such as IST0101=VirtualService/shop/web")
-    return Suppression(text, code, kind, namespace or "*", name)
+    kinds = CATALOGUE.named(reference.kind)
+    kind = kinds[0].id.name if kinds else reference.kind
+    return Suppression(text, code, kind, reference.namespace or "*", reference.name)
 
 
 def _with_istio_code(finding: Finding) -> Finding:

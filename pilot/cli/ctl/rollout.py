@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-import click
-
 from pilot.cli.ctl.client import CommandError
+from pilot.cli.ctl.object_reference import parse_objects
 from pilot.cli.ctl.output import TextTable
 from pilot.cli.ctl.replicas import Replicas
 
@@ -34,21 +33,9 @@ class Target(NamedTuple):
 
 
 def named_targets(arguments: Sequence[str], namespace: str) -> list[Target]:
-    """Return the targets that arguments name as KIND/NAME, or as KIND NAME or KIND NAME.NAMESPACE."""
-    if len(arguments) == 2 and not any("/" in argument for argument in arguments):
-        name, _, in_name = arguments[1].partition(".")
-        return [_target(arguments[0], name, namespace or in_name)]
-    targets = []
-    for argument in arguments:
-        kind, _, name = argument.partition("/")
-        if not kind or not name or "/" in name:
-            raise click.BadParameter(f"{argument!r} is not KIND/NAME", param_hint="'KIND/NAME'")
-        targets.append(_target(kind, name, namespace))
-    return targets
-
-
-def _target(kind: str, name: str, namespace: str) -> Target:
-    return Target({"kind": kind, "name": name} | ({"namespace": namespace} if namespace else {}))
+    """Return the targets that arguments name. Raise BadParameter as `parse_objects` does."""
+    references = parse_objects(arguments, namespace)
+    return [Target({name: text for name, text in one._asdict().items() if text}) for one in references]
 
 
 class Rollout(NamedTuple):

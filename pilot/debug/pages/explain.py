@@ -12,7 +12,7 @@ from pilot.config.problem import ObjectRef
 from pilot.debug.page import Later, Query, Refused, requested_connection
 from pilot.debug.pages.config_dump import group_resources, requested_names
 from pilot.debug.pages.places import FilePlace, find_places
-from pilot.debug.pages.rejections import explain_cluster, explain_rejections, unknown_cluster
+from pilot.debug.pages.rejections import explain_missing_cluster, explain_rejections, unknown_cluster
 from pilot.debug.slices import collect_all, collect_present
 from pilot.debug.sources import ConnectedProxy, Sources
 from pilot.derive import Node
@@ -223,13 +223,11 @@ def _name(node: Node) -> str:
 
 async def _missing_cluster(sources: Sources, connection: ConnectedProxy, name: str) -> str:
     """Return why a proxy does not have a cluster, and its rejections that name the cluster, or "" for other names."""
-    if not name.startswith("outbound|"):
-        return ""
-    why = await explain_cluster(sources, connection, name)
+    why = await explain_missing_cluster(sources, connection, name)
     watches = connection.subscriptions.values()
     if any(unknown_cluster(watch.last_error) == name for watch in watches):
         rejections = [one.text for one in await explain_rejections(sources, connection, is_brief=True)]
-        return "; ".join((why, *(f"{connection.proxy.id} {text}" for text in rejections if name in text)))
+        return "; ".join(filter(None, (why, *(f"{connection.proxy.id} {text}" for text in rejections if name in text))))
     return why
 
 

@@ -105,10 +105,14 @@ async def explain_cluster(sources: Sources, connection: ConnectedProxy, name: st
         watch = connection.subscriptions[clusters]
         also = ", but the proxy rejects its clusters too" if watch.last_error else ""
         return f"the cluster is now part of the configuration sent to {proxy}{also}"
+    reason = await explain_missing_cluster(sources, connection, name)
+    return f"the cluster is not part of the configuration sent to {proxy}{f': {reason}' if reason else ''}"
+
+
+async def explain_missing_cluster(sources: Sources, connection: ConnectedProxy, name: str) -> str:
+    """Return why a proxy does not have a cluster, or "" if it is not known."""
     cluster = parse_cluster(name)
-    reasons = await _reasons(sources, connection, cluster) if cluster is not None and cluster.host else []
-    reason = f": {', and '.join(reasons)}" if reasons else ""
-    return f"the cluster is not part of the configuration sent to {proxy}{reason}"
+    return ", and ".join(await _reasons(sources, connection, cluster)) if cluster is not None and cluster.host else ""
 
 
 async def _reasons(sources: Sources, connection: ConnectedProxy, cluster: ClusterName) -> list[str]:

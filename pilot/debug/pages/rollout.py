@@ -105,18 +105,11 @@ def _find_kind(sources: Sources, text: str) -> AnyKind:
 
     Raise Refused if there is none, or if several kinds have the name.
     """
-    name, _, group = text.lower().partition(".")
-    kinds = [kind for kind in sources.db.catalogue if name in _names(kind) and group in ("", kind.id.group)]
+    kinds = sources.db.catalogue.named(text)
     if len(kinds) == 1:
         return kinds[0]
     if kinds:
         names = " or ".join(f"{kind.id.name}.{kind.id.group}" for kind in kinds)
         raise Refused(400, f"{text!r} is ambiguous: use {names}\n")
-    suggestion = did_you_mean(name, (kind.id.name.lower() for kind in sources.db.catalogue))
+    suggestion = did_you_mean(text.lower(), (kind.id.name.lower() for kind in sources.db.catalogue))
     raise Refused(400, f"no kind {text!r}{suggestion}\n")
-
-
-def _names(kind: AnyKind) -> tuple[str, ...]:
-    name = kind.id.name.lower()
-    plurals = (f"{name}s", f"{name}es", f"{name.removesuffix('y')}ies")
-    return name, *plurals, *((short,) if (short := kind.custom_resource.short_name) else ())

@@ -36,6 +36,9 @@ def rollout() -> None:
 def status(client: Replicas, objects: tuple[str, ...], namespace: str) -> CommandResult:
     """Show how many proxies have the last change of objects.
 
+    Objects are named as KIND/NAME or KIND/NAMESPACE/NAME, such as virtualservice/shop/cart. KIND may be a short name,
+    such as vs. As with istioctl, KIND NAME.NAMESPACE is also accepted.
+
     The table shows for each replica how many connected proxies each object affects, and how many of them have
     acknowledged or refused its last change. The lines below it name the others and the errors of the objects. Use
     `pilotctl wait` to wait for the proxies.

@@ -57,7 +57,8 @@ def wait(
     """Wait until all proxies have acknowledged objects.
 
     These are the connected proxies of every replica, and a version that includes the objects. Objects are those in
-    files, or KIND/NAME, such as virtualservice/shop. As with istioctl, KIND NAME.NAMESPACE is also accepted. The exit
+    files, or KIND/NAME or KIND/NAMESPACE/NAME, such as virtualservice/shop/cart. KIND may be a short name, such as vs.
+    As with istioctl, KIND NAME.NAMESPACE is also accepted. The exit
     status is 1 if a proxy has refused a change, or after the timeout.
     """
     seconds = parse_seconds(timeout, "--timeout")
@@ -106,8 +107,7 @@ def _target_of(row: Object[Any], namespace: str) -> Target:
 
 def _identify(target: Target) -> Target:
     """Return a named target with the apiVersion of its kind, if only one kind has the name."""
-    name, _, group = target.query["kind"].lower().partition(".")
-    kinds = [k for k in CATALOGUE if k.id.name.lower() in (name, name.removesuffix("s")) and group in ("", k.id.group)]
+    kinds = CATALOGUE.named(target.query["kind"])
     if len(kinds) != 1:
         return target
     (kind,) = kinds

@@ -195,7 +195,8 @@ async def test_explain_suggests_names(client: TestClient[web.Request, web.Applic
     status, text = await refusal(client, "/debug/explain?proxyID=tea&resource=outbound|80||te&type=cds")
     assert (status, text) == (
         404,
-        "tea-1.shop has no resource 'outbound|80||te'; did you mean 'outbound|80||tea' or 'outbound|80||cups'?\n",
+        "tea-1.shop has no resource 'outbound|80||te': no service has the host te, and no VirtualService names this host "
+        "now; did you mean 'outbound|80||tea' or 'outbound|80||cups'?\n",
     )
     assert await refusal(client, "/debug/explain?proxyID=tea") == (
         400,
@@ -270,7 +271,8 @@ async def test_explain_one_type_and_unknown_names(client: TestClient[web.Request
     close = "'outbound|80||tea' or 'outbound|80||cups'"
     assert await refusal(client, f"{path}te") == (
         404,
-        f"tea-1.shop has no resource 'outbound|80||te'; did you mean {close}?\n",
+        "tea-1.shop has no resource 'outbound|80||te': no service has the host te, and no VirtualService names this "
+        f"host now; did you mean {close}?\n",
     )
     assert await refusal(client, "/debug/explain?proxyID=tea&resource=zzz") == (
         404,

@@ -120,7 +120,7 @@ def test_reason_of_an_undelivered_object(
     ("words", "message"),
     [
         ([], "specify objects, as KIND/NAME or with -f"),
-        (["tea"], "'tea' is not KIND/NAME"),
+        (["tea"], "'tea' is not KIND/NAME, KIND/NAMESPACE/NAME or KIND NAME.NAMESPACE"),
         (["vs/tea", "--timeout", "soon"], "Invalid value for '--timeout'"),
         (["vs/tea", "vs/cup", "--generation", "3"], "--generation requires a single object"),
     ],

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import yaml
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
@@ -20,6 +21,9 @@ from pilot.lib.text import one_line
 
 FORMATS = ("table", "json", "yaml")
 _GAP = "   "
+_WIDTH = 120
+"""Number of columns to which `fit` shortens tables that are not printed on a terminal."""
+_NARROWEST = 20
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 SEVERITY_STYLES = {"info": "cyan", "warning": "yellow", "error": "bold red"}
 # Styles of status cells on a terminal
@@ -38,7 +42,7 @@ _STYLES = SEVERITY_STYLES | {
 
 
 class TextTable(NamedTuple):
-    """A table. Each row has as many cells as the head."""
+    """A table. Each row has as many cells as the head, or one cell, which spans all columns."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[object]]
@@ -57,6 +61,27 @@ class CommandResult(NamedTuple):
     value: Any
     parts: Iterable[Part]
     status: int = 0
+
+
+def fit(part: TextTable, column: int) -> TextTable:
+    """Return a table that is not wider than the terminal, or than 120 columns without one, as far as possible.
+
+    The cells of a column and those that span all columns are shortened.
+    """
+    most = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH
+    widths = _widths([tuple(map(str, row)) for row in (part.head, *part.rows)])
+    left = max(_NARROWEST, most - sum(widths) + widths[column] - len(_GAP) * (len(widths) - 1))
+    rows = [
+        [_shorten(str(cell), left if position == column else most) for position, cell in enumerate(row)]
+        if len(row) > 1
+        else [_shorten(str(row[0]), most)]
+        for row in part.rows
+    ]
+    return part._replace(rows=rows)
+
+
+def _shorten(text: str, width: int) -> str:
+    return text if cell_len(text) <= width else f"{set_cell_size(text, width - 1).rstrip()}…"
 
 
 def show(result: CommandResult, form: str) -> None:
@@ -119,10 +144,10 @@ def render(part: Part, cut: bool = False) -> RenderableType:
 def _styled_rows(part: TextTable) -> Iterator[Text]:
     """Yield the head and the rows of a table in aligned columns without trailing spaces."""
     rows = [tuple(part.head), *(tuple(one_line(str(cell)) for cell in row) for row in part.rows)]
-    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    widths = _widths(rows)
     for number, row in enumerate(rows):
         line = Text()
-        for position, (cell, width) in enumerate(zip(row, widths, strict=True)):
+        for position, (cell, width) in enumerate(zip(row, widths, strict=False)):
             line.append(cell, _STYLES.get(cell, "") if number else "bold")
             if any(row[position + 1 :]):
                 line.append(" " * (width - cell_len(cell)) + _GAP)
@@ -138,10 +163,16 @@ def write(text: str) -> None:
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return rows in aligned columns without trailing spaces. Line breaks in cells are replaced."""
     cells = [tuple(head), *(tuple(one_line(str(cell)) for cell in row) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    widths = _widths(cells)
     return "\n".join(
-        _GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
+        _GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in cells
     )
+
+
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    """Return the width of each column. Cells that span all columns do not count."""
+    aligned = [row for row in rows if len(row) > 1 or len(rows[0]) == 1]
+    return [max(map(cell_len, column)) for column in zip(*aligned, strict=True)]
 
 
 def kind_of(o: dict[str, Any]) -> str:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
 
 from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.completions import complete_namespaces
-from pilot.cli.ctl.output import CommandResult, Part, TextTable
+from pilot.cli.ctl.output import CommandResult, TextTable, fit
 from pilot.cli.ctl.replicas import Replicas
 from pilot.cli.ctl.rollout import describe_lacking, named_targets, read_rollouts, refuse_unknown, rollout_table
 from pilot.lib.text import human_size
 
-_HEAD = (
-    *("TIME (UTC)", "REPLICA", "CHANGE", "BY", "PROXIES", "ACKNOWLEDGED", "REFUSED", "PENDING", "DERIVATIONS", "BYTES"),
-    *("50% AFTER", "99% AFTER", "ALL AFTER"),
-)
+_HEAD = "TIME (UTC)", "CHANGE", "ERRORS", "BY", "ACKNOWLEDGED", "REJECTED", "PENDING"
+_COSTS = "DERIVATIONS", "BYTES", "50% AFTER", "99% AFTER", "ALL AFTER"
+Row = Sequence[object]
 _NAMED = 3
 """Maximum number of objects of a change that its title names."""
 
@@ -63,14 +62,16 @@ def _errors(page: dict[str, Any]) -> list[str]:
     help="only changes of objects in this namespace",
     shell_complete=complete_namespaces,
 )
+@click.option("-v", "--verbose", is_flag=True, help="show whole values, all fields, costs and times")
 @with_output
 @with_client
-def history(client: Replicas, namespace: str) -> CommandResult:
-    """List the last changes, their cost and their delivery.
+def history(client: Replicas, namespace: str, verbose: bool) -> CommandResult:
+    """List the last changes and their delivery. The newest change is on top.
 
-    The newest change is on top. The columns show how many proxies it affects and have acknowledged or refused it, what
-    the control plane derived and sent for it, and the time until half, 99 % and all of the proxies acknowledged it.
-    "has errors" marks the last change of an object that has errors now.
+    ACKNOWLEDGED is the number of proxies that have acknowledged a change, of those that it affects. ERRORS marks the
+    last change of an object that has errors now. The line below a change is the first field that it has updated,
+    with the old and the new value. With -v, the columns also show what the control plane derived and sent for a change,
+    and the time until half, 99 % and all of the proxies acknowledged it.
     """
     answers = client.each("history")
     changes = [{"replica": answer.replica.name, **change} for answer in answers for change in answer.value["changes"]]
@@ -78,11 +79,17 @@ def history(client: Replicas, namespace: str) -> CommandResult:
     if namespace:
         changes = [change for change in changes if any(o["namespace"] == namespace for o in change["objects"])]
     value = {"changes": changes, "replicas": {a.replica.name: a.value | {"changes": None} for a in answers}}
-    return CommandResult(value, _parts(changes, {a.replica.name: a.value for a in answers}))
+    if not changes:
+        return CommandResult(value, ["No changes."])
+    replica = ("REPLICA",) if len(answers) > 1 else ()
+    if not verbose:
+        return CommandResult(value, [fit(_table(changes, (*_HEAD, *replica), 1), _HEAD.index("CHANGE"))])
+    every = _table(changes, (*_HEAD, *replica, *_COSTS), None)
+    return CommandResult(value, [every, *_totals({a.replica.name: a.value for a in answers})])
 
 
-def _parts(changes: list[dict[str, Any]], replicas: dict[str, dict[str, Any]]) -> Iterator[Part]:
-    yield TextTable(_HEAD, [_row(change) for change in changes]) if changes else "No changes."
+def _totals(replicas: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Yield a line about what each replica has sent."""
     for name, page in replicas.items():
         sizes = {title: human_size(sum(page[title]["bytes"].values())) for title in ("requests", "others", "total")}
         yield (
@@ -91,22 +98,45 @@ def _parts(changes: list[dict[str, Any]], replicas: dict[str, dict[str, Any]]) -
         )
 
 
-def _row(change: dict[str, Any]) -> tuple[object, ...]:
-    affected = change["proxies"] - change.get("unchanged", 0)
-    acknowledged, refused = change.get("acknowledged", 0), change.get("refused", 0)
-    pending = max(0, affected - acknowledged - refused - change.get("gone", 0))
-    times = {"p50": acknowledged, "p99": acknowledged, "seconds": acknowledged and not pending}
-    seconds = (f"{change[name]:.3f}s" if is_known and change.get(name) else "-" for name, is_known in times.items())
+def _table(changes: list[dict[str, Any]], head: tuple[str, ...], most: int | None) -> TextTable:
+    """Return a table of changes, each followed by at most `most` of the fields that it has updated."""
+    rows: list[Sequence[object]] = []
+    for change in changes:
+        cells = _cells(change)
+        rows += [[cells[name] for name in head], *([f"  {field}"] for field in _fields(change, most))]
+    return TextTable(head, rows)
+
+
+def _cells(change: dict[str, Any]) -> dict[str, object]:
+    """Return the cells of a change by column."""
+    names = (*_HEAD, "REPLICA", *_COSTS)
+    return dict(zip(names, (*_row(change), change["replica"], *_cost(change)), strict=True))
+
+
+def _row(change: dict[str, Any]) -> Row:
+    affected, acknowledged, rejected, pending = _counts(change)
     return (
         datetime.datetime.fromtimestamp(change["time"], datetime.UTC).strftime("%Y-%m-%d %H:%M:%S"),
-        change["replica"],
         _title(change),
+        "yes" if change["errors"] else "-",
         ", ".join(dict.fromkeys(o["manager"] for o in change["objects"] if o["manager"])) or "-",
-        *(affected, acknowledged, refused, pending),
-        change["derivations"],
-        human_size(sum(change["bytes"].values())),
-        *seconds,
+        *(f"{acknowledged}/{affected}", rejected, pending),
     )
+
+
+def _counts(change: dict[str, Any]) -> tuple[int, int, int, int]:
+    """Return the numbers of proxies that a change affects, and of those that have acknowledged it, rejected it, or not
+    responded to it."""
+    affected = change["proxies"] - change.get("unchanged", 0)
+    acknowledged, rejected = change.get("acknowledged", 0), change.get("refused", 0)
+    return affected, acknowledged, rejected, max(0, affected - acknowledged - rejected - change.get("gone", 0))
+
+
+def _cost(change: dict[str, Any]) -> Row:
+    _, acknowledged, _, pending = _counts(change)
+    times = {"p50": acknowledged, "p99": acknowledged, "seconds": acknowledged and not pending}
+    seconds = (f"{change[name]:.3f}s" if is_known and change.get(name) else "-" for name, is_known in times.items())
+    return change["derivations"], human_size(sum(change["bytes"].values())), *seconds
 
 
 def _title(change: dict[str, Any]) -> str:
@@ -114,17 +144,18 @@ def _title(change: dict[str, Any]) -> str:
     names = [_name(one) for one in change["objects"][:_NAMED]]
     rest = change["total"] + change["endpoints"] - len(names)
     more = f" and {rest} more" if rest > 0 else ""
-    return f"{', '.join(names)}{more}{_fields(change)}{'; has errors' if change['errors'] else ''}"
+    return f"{', '.join(names)}{more}"
 
 
-def _fields(change: dict[str, Any]) -> str:
-    """Return the first field that a change has updated, with its values, and the number of the others."""
+def _fields(change: dict[str, Any], most: int | None) -> Iterator[str]:
+    """Yield the first fields that a change has updated, with their values, and the number of the others."""
     fields = [field for one in change["objects"] for field in one.get("fields", ())]
-    if not fields:
-        return ""
-    path, old, new = (fields[0][name] for name in ("path", "old", "new"))
-    values = f": {old or 'not set'} → {new or 'not set'}" if old or new else ""
-    return f"; {path}{values}{f' and {len(fields) - 1} more fields' if len(fields) > 1 else ''}"
+    for number, field in enumerate(fields[:most], 1):
+        path, old, new = (field[name] for name in ("path", "old", "new"))
+        values = f": {old or 'not set'} → {new or 'not set'}" if old or new else ""
+        left = len(fields) - number if number == most else 0
+        more = f" and {left} more {'field' if left == 1 else 'fields'}" if left else ""
+        yield f"{path}{values}{more}"
 
 
 def _name(one: dict[str, Any]) -> str:

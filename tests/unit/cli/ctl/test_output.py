@@ -12,8 +12,9 @@ from importlib import import_module
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
-from pilot.cli.ctl.output import CommandResult, TextTable, render, say, show, table, watch, write
+from pilot.cli.ctl.output import CommandResult, TextTable, fit, render, say, show, table, watch, write
 
 ROWS = TextTable(("NAME", "STATE"), [("a", "SYNCED"), ("long name", 7)])
 PLAIN = "NAME        STATE\na           SYNCED\nlong name   7\n"
@@ -40,7 +41,16 @@ def test_output_is_plain_text_without_a_terminal(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out == f"head\n{PLAIN}foot\n"
     assert table(("A",), []) == "A"
     with pytest.raises(ValueError, match="shorter"):
-        table(("A", "B"), [("a", "b"), ("a",)])
+        table(("A", "B", "C"), [("a", "b", "c"), ("a", "b")])
+
+
+def test_rows_with_one_cell_span_all_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    part = TextTable(("NAME", "STATE"), [("x" * 99, "SYNCED"), ("y" * 130,)])
+    fitted = fit(part, 0)
+    assert [*map(len, table(*fitted).splitlines())] == [107, 108, 120]
+    screen = terminal(monkeypatch)
+    say([fit(part, 0)])
+    assert [len(console.rstrip()) for console in Text.from_ansi(screen.getvalue()).plain.splitlines()] == [59, 60, 60]
 
 
 def test_terminal_output_is_styled_and_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,6 +49,10 @@ OLDER = {
     "total": 5,
     "proxies": 4,
 }
+FIELDS = [
+    {"path": "spec.http[0].timeout", "old": "1s", "new": "2s"},
+    {"path": "spec.http[1].timeout", "old": "", "new": "3s"},
+]
 COST = {"bytes": {"cds": 2000}}
 
 
@@ -59,10 +63,11 @@ class Rollouts(Replica):
         super().__init__()
         self.pages: list[dict[str, Any]] = [PAGE]
         self.queries: list[dict[str, str]] = []
+        self.changes: list[dict[str, Any]] = [CHANGE, OLDER]
 
     def page(self, path: str, query: dict[str, str]) -> tuple[int, Any]:
         if path == "/debug/history":
-            return 200, {"changes": [CHANGE, OLDER], "requests": COST, "others": COST, "total": COST}
+            return 200, {"changes": self.changes, "requests": COST, "others": COST, "total": COST}
         self.queries.append(query)
         return 200, self.pages.pop(0) if len(self.pages) > 1 else self.pages[0]
 
@@ -134,20 +139,38 @@ def test_history_lists_the_changes_of_all_replicas_and_their_cost(
     replicas: tuple[Rollouts, Rollouts, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, _, addresses = replicas
-    assert main([*addresses, "history"]) == 0
+    assert main([*addresses, "history", "-v"]) == 0
     lines = capsys.readouterr().out.splitlines()
     rows = [" ".join(line.split()) for line in lines]
     replica = f"http://{first.address}"
-    tea = "update VirtualService/shop/tea (7) and 1 more; has errors me"
-    assert f"1970-01-01 00:01:00 {replica} {tea} 2 2 0 0 5 2.0kB 0.100s 0.200s 0.300s" in rows
+    tea = "update VirtualService/shop/tea (7) and 1 more yes me"
+    assert f"1970-01-01 00:01:00 {tea} 2/2 0 0 {replica} 5 2.0kB 0.100s 0.200s 0.300s" in rows
     four = "add VirtualService/shop/tea, add VirtualService/shop/cup, add VirtualService/shop/jug and 2 more"
-    assert f"1970-01-01 00:00:00 {replica} {four} - 3 2 0 1 5 2.0kB 0.100s 0.200s -" in rows
+    assert f"1970-01-01 00:00:00 {four} - - 2/3 0 1 {replica} 5 2.0kB 0.100s 0.200s -" in rows
     assert (
         f"{replica} has sent 2.0kB: 2.0kB because proxies subscribed, 2.0kB for older changes, and the rest"
         in "\n".join(rows)
     )
     assert main([*addresses, "history", "-n", "other"]) == 0
     assert capsys.readouterr().out.startswith("No changes.")
+
+
+def test_history_is_not_wider_than_120_columns_without_v(
+    replicas: tuple[Rollouts, Rollouts, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, _, _ = replicas
+    first.changes = [CHANGE | {"objects": [CHANGE["objects"][0] | {"name": "x" * 200, "fields": FIELDS}]}, OLDER]
+    assert main(["--address", first.address, "history"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 120
+    assert "DERIVATIONS" not in lines[0]
+    assert lines[1].startswith("1970-01-01 00:01:00   update VirtualService/shop/xx")
+    assert "x…   yes      me   2/2" in lines[1]
+    assert lines[2] == "  spec.http[0].timeout: 1s → 2s and 1 more field"
+    assert main(["--address", first.address, "history", "-v"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "x" * 200 in lines[1]
+    assert lines[2:4] == ["  spec.http[0].timeout: 1s → 2s", "  spec.http[1].timeout: not set → 3s"]
 
 
 def test_rollout_status_names_each_proxy_without_the_change_and_the_errors_of_the_object(

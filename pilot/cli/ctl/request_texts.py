@@ -47,8 +47,8 @@ _NAMESPACE = re.compile(_LABEL)
 NAMESPACE = RequestText(
     _NAMESPACE.fullmatch, "the name of a namespace: at most 63 lower-case letters, digits and hyphens"
 )
-_PRINCIPAL = re.compile(rf"(?:spiffe://)?{_DOMAIN}/ns/{_LABEL}/sa/[^/\s]+|spiffe://{_DOMAIN}/[^\s]+")
+_PRINCIPAL = re.compile(rf"{_LABEL}/[^/\s]+|(?:spiffe://)?{_DOMAIN}/ns/{_LABEL}/sa/[^/\s]+|spiffe://{_DOMAIN}/[^\s]+")
 PRINCIPAL = RequestText(
     _PRINCIPAL.fullmatch,
-    "DOMAIN/ns/NAMESPACE/sa/ACCOUNT, or a whole SPIFFE ID: spiffe://DOMAIN/PATH",
+    "NAMESPACE/ACCOUNT, DOMAIN/ns/NAMESPACE/sa/ACCOUNT, or a whole SPIFFE ID: spiffe://DOMAIN/PATH",
 )

@@ -34,9 +34,10 @@ _NO_CERTIFICATE = "denied", "PeerAuthentication is STRICT and the client has no 
 class AuthorizationRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """A request to evaluate, or a TCP connection if `tcp` is true.
 
-    If `tcp` is None, the protocol of the port decides. `principal` may have the prefix `spiffe://`. If it is "", the
-    default service account of `namespace` is used. `ip` is the source address, and `remote_ip` is the address of the
-    client behind proxies. `to_ip` is the destination, by default the proxy's first address.
+    If `tcp` is None, the protocol of the port decides. `principal` may have the prefix `spiffe://`, or be a service
+    account of the mesh as NAMESPACE/ACCOUNT. If it is "", the default service account of `namespace` is used. `ip` is
+    the source address, and `remote_ip` is the address of the client behind proxies. `to_ip` is the destination, by
+    default the proxy's first address.
     """
 
     tcp: bool | None = None
@@ -194,9 +195,13 @@ def _decode_request(text: str) -> AuthorizationRequest:
 def _request_attributes(
     request: AuthorizationRequest, trust_domain: str, own_address: str, tcp: bool
 ) -> RequestAttributes:
-    principal = PREFIX + request.principal.removeprefix(PREFIX) if request.principal else ""
-    if not principal and request.namespace:
-        principal = identity(trust_domain, request.namespace, "default")
+    namespace, slash, account = request.principal.partition("/")
+    if slash and "/" not in account:
+        principal = identity(trust_domain, namespace, account)
+    elif request.principal:
+        principal = PREFIX + request.principal.removeprefix(PREFIX)
+    else:
+        principal = identity(trust_domain, request.namespace, "default") if request.namespace else ""
     envoys = {
         ":method": request.method,
         ":path": request.path,

@@ -418,7 +418,7 @@ MISTAKES = [
     (
         "pilotctl authz check web --from-principal storefront",
         2,
-        "Invalid value for '--from-principal': 'storefront': expected DOMAIN/ns/NAMESPACE/sa/ACCOUNT, or a whole SPIFFE ID: spiffe://DOMAIN/PATH",
+        "Invalid value for '--from-principal': 'storefront': expected NAMESPACE/ACCOUNT, DOMAIN/ns/NAMESPACE/sa/ACCOUNT, or a whole SPIFFE ID: spiffe://DOMAIN/PATH",
     ),
     ("pilotctl authz check web --tcp --method GET", 2, "--tcp and --method are mutually exclusive"),
     ("pilotctl describe ''", 2, "Invalid value for 'PROXY': it is empty; use POD.NAMESPACE or part of it"),

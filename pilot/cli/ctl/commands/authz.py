@@ -38,7 +38,7 @@ def authz() -> None:
     "principal",
     type=PRINCIPAL,
     metavar="ID",
-    help="client identity, DOMAIN/ns/NAMESPACE/sa/ACCOUNT; without one, the request is plaintext",
+    help="client identity, NAMESPACE/ACCOUNT or DOMAIN/ns/NAMESPACE/sa/ACCOUNT; without one, the request is plaintext",
 )
 @click.option(
     "--from-namespace",

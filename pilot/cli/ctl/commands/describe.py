@@ -41,7 +41,10 @@ def describe(client: Replicas, proxy: str, more: tuple[str, ...], namespace: str
 
 
 def _service_name(text: str, namespace: str) -> tuple[str, str]:
-    """Return the host or name, and the namespace, of a service given as NAME, NAME.NAMESPACE or host."""
+    """Return the host or name, and the namespace, of a service: NAME, NAME.NAMESPACE, NAMESPACE/NAME or a host."""
+    before, slash, after = text.partition("/")
+    if slash and namespace in ("", before):
+        return after, before
     name, _, rest = text.partition(".")
     place = rest.partition(".")[0]
     if place == rest and (not namespace or namespace == place):

@@ -103,4 +103,7 @@ def test_request_that_no_client_can_make_is_rejected(words: tuple[str, ...], mes
 
 
 def test_identity_outside_kubernetes_is_accepted() -> None:
+    short = run_check(make_check(ALLOW_CALLER), "--from-principal", "a/caller")
+    assert short.startswith("ALLOWED: AuthorizationPolicy a/callers matches with rule 0\n")
+    assert f"from spiffe://{CALLER}; " in short
     assert "from spiffe://bank/teller" in run_check(make_check(), "--from-principal", "spiffe://bank/teller")

@@ -58,7 +58,8 @@ class LackingProxy(NamedTuple):
 
     `types` are the short names of the types that it rejects or has not acknowledged. `error` is Envoy's message of a
     rejection, and `causes` are the objects that are known to cause it. `since` is the Unix time of the first rejected
-    or the oldest unanswered response, or 0.0. `reason` is a phrase that continues "The proxy …".
+    or the oldest unanswered response, or 0.0. `reason` is a phrase that continues "The proxy …". `silent` is true
+    if the proxy is not responding.
     """
 
     id: str
@@ -69,6 +70,7 @@ class LackingProxy(NamedTuple):
     causes: tuple[ObjectRef, ...]
     since: float
     reason: str
+    silent: bool = False
 
     def plain(self) -> dict[str, Any]:
         """Return the proxy as a JSON object."""
@@ -200,14 +202,14 @@ def _lacking(sources: Sources, connection: ConnectedProxy, about: _Question) -> 
     if state != "refused":
         reason = {
             "starting": "is receiving its first configuration",
-            "unknown": "does not respond, and may still have an earlier version",
+            "unknown": "is not responding, and may still have an earlier version",
         }.get(state, "is being updated")
         silence = _silence(connection, about.now)
         if state != "unknown" and silence:
             reason = "does not respond"
         types = tuple(short_name(u) for u, w in connection.subscriptions.items() if w in waits)
         since = min((w.sent_at for w in waits), default=0.0)
-        return LackingProxy(connection.id, connection.proxy.id, state, types, "", (), since, reason)
+        return LackingProxy(connection.id, connection.proxy.id, state, types, "", (), since, reason, bool(silence))
     nacks = [sources.db.nacks.peek(NackKey(connection.proxy_key, url)) for url in rejects]
     causes = tuple(dict.fromkeys(ref for nack in nacks if nack is not None for ref in nack.objects))
     error = "; ".join(cut(watch.last_error, ERROR_LENGTH) for watch in rejects.values())

@@ -164,7 +164,7 @@ class Trial:
                 self._threads, wait_until_delivered, client, [Target(query)], self._options.timeout
             )
         except Failure as failure:
-            if failure.is_refused:
+            if failure.is_rejected:
                 self.result.refused += 1
             else:
                 self.result.expired += 1

@@ -115,8 +115,8 @@ def test_outcome_of_an_event_is_logged(caplog: pytest.LogCaptureFixture) -> None
         discovery.progress.begin(8, 1)
         discovery.progress.count_response((8,), "disconnected")
     first, second = (record.getMessage() for record in caplog.records)
-    assert first == "Push event[7] to 12 proxies: acknowledged:5 nacked:4 disconnected:3 unchanged:0 after 2.250s"
-    assert second.startswith("Push event[8] to 1 proxies: acknowledged:0 nacked:0 disconnected:1 unchanged:0 after ")
+    assert first == "Push event[7] to 12 proxies: acknowledged:5 rejected:4 disconnected:3 unchanged:0 after 2.250s"
+    assert second.startswith("Push event[8] to 1 proxies: acknowledged:0 rejected:0 disconnected:1 unchanged:0 after ")
 
 
 class Call:

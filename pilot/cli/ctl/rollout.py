@@ -15,7 +15,7 @@ INTERVAL = 0.1
 """Seconds between two requests to each replica."""
 PENDING = ("starting", "waiting", "sent", "unknown")
 """States of proxies that may still acknowledge the change."""
-HEAD = ("OBJECT", "REPLICA", "GENERATION", "AFFECTED", "ACKNOWLEDGED", "REFUSED", "PENDING", "DISCONNECTED", "STATE")
+HEAD = ("OBJECT", "REPLICA", "GENERATION", "AFFECTED", "ACKNOWLEDGED", "REJECTED", "PENDING", "NOT CONNECTED", "STATE")
 
 
 class Target(NamedTuple):
@@ -28,8 +28,7 @@ class Target(NamedTuple):
     api_version: str = ""
 
     def __str__(self) -> str:
-        namespace = self.query.get("namespace")
-        return f"{self.query['kind']}/{self.query['name']}" + (f" -n {namespace}" if namespace else "")
+        return "/".join(self.query[field] for field in ("kind", "namespace", "name") if self.query.get(field))
 
 
 def named_targets(arguments: Sequence[str], namespace: str) -> list[Target]:
@@ -58,22 +57,27 @@ class Rollout(NamedTuple):
             return "NOT READ YET"
         if self.page["errors"]:
             return "HAS ERRORS"
-        return "REFUSED" if self.page["refused"] else "DELIVERED" if self.is_delivered else "IN PROGRESS"
+        if self.page["refused"]:
+            return "REJECTED"
+        if self.is_delivered:
+            return "UP TO DATE"
+        lacking = self.page["lacking"]
+        return "NOT RESPONDING" if lacking and all(proxy.get("silent") for proxy in lacking) else "IN PROGRESS"
 
     @property
     def is_final(self) -> bool:
-        """Return whether waiting changes nothing: every proxy has responded, and one of them has refused the change."""
+        """Return whether waiting changes nothing: every proxy has responded, and one has rejected the change."""
         page = self.page
         pending = any(page[state] for state in PENDING)
         return self.is_delivered or bool(page["current"] and page["refused"] and not pending)
 
 
 class Failure(CommandError):
-    """The change was not delivered in time or, if `is_refused`, a proxy refused it. The message lists the reasons."""
+    """The change was not delivered in time or, if `is_rejected`, a proxy rejected it. The message lists the reasons."""
 
-    def __init__(self, message: str, is_refused: bool) -> None:
+    def __init__(self, message: str, is_rejected: bool) -> None:
         super().__init__(message)
-        self.is_refused = is_refused
+        self.is_rejected = is_rejected
 
 
 def read_rollouts(client: Replicas, targets: Sequence[Target], proxy: str = "") -> list[Rollout]:
@@ -102,7 +106,7 @@ def wait_until_delivered(
     """Return the deliveries once all of them are complete on all replicas.
 
     `complete` adds the version to a target whose object has a generation, which the control plane has from an API
-    server. Raise Failure if a proxy has refused a change, or after `seconds`.
+    server. Raise Failure if a proxy has rejected a change, or after `seconds`.
     """
     deadline = time.monotonic() + seconds
     current, is_first = list(targets), True
@@ -175,8 +179,7 @@ def refuse_unknown(rollouts: Iterable[Rollout]) -> None:
 
 def _meant(page: dict[str, Any]) -> str:
     """Return a hint on an object that does not exist."""
-    similar = [name.split("/") for name in page.get("similar", ())]
-    names = " or ".join(f"{page['kind'].lower()}/{name} -n {namespace}" for namespace, name in similar)
+    names = " or ".join(f"{page['kind'].lower()}/{name}" for name in page.get("similar", ()))
     return f"; did you mean {names}?" if names else "; pilotctl problems lists objects that were rejected"
 
 

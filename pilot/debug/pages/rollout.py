@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pilot.config.kind import AnyKind
 from pilot.config.object import ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef, Severity, plain_problem
-from pilot.debug.object_delivery import LISTED, find_delivery
+from pilot.debug.object_delivery import LISTED, ObjectDelivery, find_delivery
 from pilot.debug.page import Query, Refused
+from pilot.debug.pages.rejections import MAX_EXPLAINED, explain_cluster, unknown_cluster
 from pilot.debug.slices import collect_present
-from pilot.debug.sources import CommittedObject, Sources
+from pilot.debug.sources import CommittedObject, ConnectedProxy, Sources
 from pilot.lib.suggestion import closest, did_you_mean
 
 _COMPARED = 1000
@@ -54,6 +56,7 @@ async def rollout(sources: Sources, query: Query) -> Any:
         "change": version.event,
         "connected": len(connections),
         **delivery.plain(),
+        "lacking": await _lacking(sources, delivery, connections),
         "errors": [plain_problem(problem) for problem in errors[:LISTED]],
         "delivered": is_current and not delivery.lacking,
         **({} if version.exists else {"similar": _similar(sources, kind, ref)}),
@@ -74,6 +77,19 @@ async def history(sources: Sources, query: Query) -> Any:
         "others": changes.others.plain(),
         "total": changes.total().plain(),
     }
+
+
+async def _lacking(
+    sources: Sources, delivery: ObjectDelivery, connections: Sequence[ConnectedProxy]
+) -> list[dict[str, Any]]:
+    """Return the first proxies that lack the change as JSON objects, with explanations of the first rejections."""
+    by_id = {connection.id: connection for connection in connections}
+    shown = []
+    for number, proxy in enumerate(delivery.lacking[:LISTED]):
+        name = unknown_cluster(proxy.error) if number < MAX_EXPLAINED else ""
+        why = await explain_cluster(sources, by_id[proxy.id], name) if name else ""
+        shown.append(proxy.plain() | ({"reason": f"{proxy.reason}; {why}"} if why else {}))
+    return shown
 
 
 def _is_expected(version: CommittedObject, query: Query) -> bool:

@@ -72,7 +72,7 @@ def _faults(status: Status, parents: Sequence[ParentReference]) -> Iterator[Faul
         for parent in status.parents:
             path = f"spec.parentRefs[{parents.index(parent.parent)}]" if parent.parent in parents else "spec"
             for condition in _false(parent.conditions):
-                if condition.reason != "Refused":  # the check for NACKs reports it
+                if condition.reason != "Rejected":  # the check for NACKs reports it
                     yield ("spec.rules" if condition.type != "Accepted" else path), condition
     elif isinstance(status, PolicyStatus):
         for n, ancestor in enumerate(status.ancestors):

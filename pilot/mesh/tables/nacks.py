@@ -58,4 +58,4 @@ def _names(proxies: list[str]) -> str:
 
 def nack_condition(nacks: tuple[Nack, ...]) -> tuple[StatusCondition, ...]:
     """Return the condition of a Gateway API object whose resources proxies reject, or () if there are no rejections."""
-    return (StatusCondition("Programmed", False, "Refused", describe_nacks(nacks)),) if nacks else ()
+    return (StatusCondition("Programmed", False, "Rejected", describe_nacks(nacks)),) if nacks else ()

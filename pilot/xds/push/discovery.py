@@ -30,7 +30,7 @@ _log = scope("ads")
 
 def log_outcome(outcome: EventOutcome) -> None:
     _log.info(
-        "Push event[%d] to %d proxies: acknowledged:%d nacked:%d disconnected:%d unchanged:%d after %.3fs",
+        "Push event[%d] to %d proxies: acknowledged:%d rejected:%d disconnected:%d unchanged:%d after %.3fs",
         outcome.event,
         outcome.proxies,
         outcome.acknowledged,

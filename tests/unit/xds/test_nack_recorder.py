@@ -115,7 +115,7 @@ async def test_rejected_route_reports_the_nack_until_accepted(server: ApiServer,
         server.put(route("two", "/changed"))
         await router.receive()
         await router.reject("no such thing")
-        await until(lambda: programmed_condition(server, "two") == "False Refused: f-0.a rejected RDS: no such thing")
+        await until(lambda: programmed_condition(server, "two") == "False Rejected: f-0.a rejected RDS: no such thing")
         assert programmed_condition(server, "one") == "", "objects unchanged since the last ACK are not blamed"
         await until(lambda: any(p.code == "refused" and p.object.name == "two" for p in plane.plane.problems))
         server.put(route("two", "/mended"))

@@ -39,7 +39,7 @@ def status(client: Replicas, objects: tuple[str, ...], namespace: str) -> Comman
     such as vs. As with istioctl, KIND NAME.NAMESPACE is also accepted.
 
     The table shows for each replica how many connected proxies each object affects, and how many of them have
-    acknowledged or refused its last change. The lines below it name the others and the errors of the objects. Use
+    acknowledged or rejected its last change. The lines below it name the others and the errors of the objects. Use
     `pilotctl wait` to wait for the proxies.
     """
     rollouts = read_rollouts(client, named_targets(objects, namespace))

@@ -59,7 +59,7 @@ def wait(
     These are the connected proxies of every replica, and a version that includes the objects. Objects are those in
     files, or KIND/NAME or KIND/NAMESPACE/NAME, such as virtualservice/shop/cart. KIND may be a short name, such as vs.
     As with istioctl, KIND NAME.NAMESPACE is also accepted. The exit
-    status is 1 if a proxy has refused a change, or after the timeout.
+    status is 1 if a proxy has rejected a change, or after the timeout.
     """
     seconds = parse_seconds(timeout, "--timeout")
     targets = [*_targets_in(files, namespace), *map(_identify, named_targets(objects, namespace))]

@@ -103,8 +103,8 @@ def test_wait_ends_once_every_replica_has_delivered_the_content_of_the_file(
         ),
         ({"current": False}, "the control plane does not have this version after 0s; see pilotctl problems"),
         (
-            {"sent": 7, "lacking": [{**WEB, "state": "sent", "reason": "does not respond"}]},
-            "7 proxies have not acknowledged it after 0s: web-0.shop does not respond, and 6 more",
+            {"sent": 7, "lacking": [{**WEB, "state": "sent", "reason": "is not responding"}]},
+            "7 proxies have not acknowledged it after 0s: web-0.shop is not responding, and 6 more",
         ),
         ({"current": False, "ignored": True}, "the control plane ignores the namespace (discoverySelectors)"),
     ],
@@ -179,7 +179,7 @@ def test_rollout_status_names_each_proxy_without_the_change_and_the_errors_of_th
     first, _, _ = replicas
     lacking = [
         {**WEB, "state": "refused", "reason": "rejects its routes: bad"},
-        {"proxy": "tax-0.shop", "state": "starting", "reason": "does not respond"},
+        {"proxy": "tax-0.shop", "state": "starting", "reason": "is not responding"},
     ]
     counts = {"affected": 5, "acknowledged": 3, "refused": 1, "starting": 1, "delivered": False}
     errors = [{"path": "spec.http[0]", "message": "no such host"}]
@@ -187,13 +187,17 @@ def test_rollout_status_names_each_proxy_without_the_change_and_the_errors_of_th
     command = ["--address", first.address, "rollout", "status", "virtualservice/tea", "-n", "shop"]
     assert main(command) == 0
     _, row, *lines = capsys.readouterr().out.splitlines()
-    assert row.split()[4:] == ["-", "5", "3", "1", "1", "0", "REFUSED"]
+    assert row.split()[2:] == ["-", "5", "3", "1", "1", "0", "REJECTED"]
     assert lines == [
-        "virtualservice/tea -n shop: web-0.shop rejects its routes: bad",
-        "virtualservice/tea -n shop: tax-0.shop does not respond",
+        "virtualservice/shop/tea: web-0.shop rejects its routes: bad",
+        "virtualservice/shop/tea: tax-0.shop is not responding",
     ]
+    first.pages.insert(0, PAGE | counts | {"refused": 0, "lacking": [lacking[1] | {"silent": True}]})
+    assert main(command) == 0
+    _, row, *_ = capsys.readouterr().out.splitlines()
+    assert row.endswith("   NOT RESPONDING")
     assert main(command) == 0
     _, row, line, more = capsys.readouterr().out.splitlines()
     assert row.split()[-2:] == ["HAS", "ERRORS"]
-    assert line == "virtualservice/tea -n shop: has an error: spec.http[0] no such host"
-    assert more == "virtualservice/tea -n shop: and 2 more"
+    assert line == "virtualservice/shop/tea: has an error: spec.http[0] no such host"
+    assert more == "virtualservice/shop/tea: and 2 more"

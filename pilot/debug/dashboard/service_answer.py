@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from pilot.config.builtins import to_builtins
-from pilot.config.kinds.istio import DESTINATION_RULE, PEER_AUTHENTICATION, SERVICE_ENTRY
+from pilot.config.kinds.istio import DESTINATION_RULE, PEER_AUTHENTICATION, SERVICE_ENTRY, VIRTUAL_SERVICE
 from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, SERVICE
 from pilot.config.object import Object, ObjectKey
-from pilot.config.problem import ObjectRef, plain_problem, plain_ref
+from pilot.config.problem import ObjectRef, plain_ref
 from pilot.config.security.authorization_policy import AuthorizationPolicy, dry_run
 from pilot.debug.dashboard.callers import list_callers
 from pilot.debug.dashboard.mesh import (
@@ -34,16 +34,17 @@ from pilot.debug.dashboard.service_routes import (
 )
 from pilot.debug.hidden_services import effects_on_service
 from pilot.debug.page import Refused
-from pilot.debug.pages.rejections import explain_problems, explain_rejections
+from pilot.debug.pages.rejections import explain_problems, explain_rejections, show_problem
 from pilot.debug.required_identity import identity_policies
 from pilot.debug.rule_text import MAX_ITEMS, show_rule
 from pilot.debug.slices import collect_all, collect_present
 from pilot.debug.sources import ConnectedProxy, Sources
 from pilot.lib.labels import cut as cut_labels
+from pilot.lib.suggestion import did_you_mean
 from pilot.mesh.model.facets import PolicySubjectKey
 from pilot.mesh.model.service import Registry, Service, ServiceRef
 from pilot.mesh.registry.endpoints import endpoints
-from pilot.mesh.registry.services import service
+from pilot.mesh.registry.services import service, service_refs
 from pilot.mesh.security.policies import policy_keys, policy_label_keys
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.destination_rules import inbound_merged_rule_key
@@ -51,6 +52,8 @@ from pilot.mesh.traffic.virtual_services import ViewerKey, virtual_services_of
 
 MAX_ENDPOINTS = 200
 """Maximum number of endpoints that are listed."""
+MAX_COMPARED = 1000
+"""Maximum number of services of a namespace whose names are compared with that of an unknown service."""
 MAX_REJECTING = 3
 """Maximum number of proxies whose rejections are listed."""
 _UNPROTECTED = frozenset({"DISABLE", "SIMPLE"})
@@ -62,7 +65,7 @@ async def describe_service(sources: Sources, graph: MeshGraph, context: MeshCont
     db = sources.db
     target, facts = service(db, ref), service_facts(db, ref)
     if target is None or facts is None:
-        raise Refused(404, f"service {ref.hostname} does not exist in namespace {ref.namespace}\n")
+        raise Refused(404, _unknown(db, ref))
     hosts = {other.host: other for other in graph.services}
     applied = set(virtual_services_of(db, ref.hostname, ref.namespace, ViewerKey(ref.namespace)))
     reaching = await collect_present(
@@ -105,8 +108,19 @@ async def describe_service(sources: Sources, graph: MeshGraph, context: MeshCont
         "rules": rules,
         "endpoints": await collect_all(islice(_endpoints(db, target, proxies), MAX_ENDPOINTS)),
         "reasons": [reason.plain() for reason in reasons],
-        "problems": [plain_problem(p) for p in await explain_problems(sources, problems[:MAX_RULES])],
+        "problems": [show_problem(sources, p) for p in await explain_problems(sources, problems[:MAX_RULES])],
     }
+
+
+def _unknown(db: Mesh, ref: ServiceRef) -> str:
+    """Return the message about a service that does not exist. It names the routes for its host, or a similar name."""
+    text = f"service {ref.hostname} does not exist in namespace {ref.namespace}"
+    routes = sorted(VIRTUAL_SERVICE.keys(db, "host", ref.hostname))[:MAX_ITEMS]
+    if routes:
+        names = ", ".join(f"{key.namespace}/{key.name}" for key in routes)
+        return f"{text}; the host has routes of VirtualService {names}: see pilotctl problems and pilotctl history\n"
+    others = (other.hostname.partition(".")[0] for other in service_refs(db) if other.namespace == ref.namespace)
+    return f"{text}{did_you_mean(ref.hostname.partition('.')[0], islice(others, MAX_COMPARED))}\n"
 
 
 def _declaration(target: Service) -> ObjectRef:

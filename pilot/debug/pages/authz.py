@@ -123,10 +123,11 @@ def decide(policies: list[Evaluated]) -> tuple[str, str]:
     in_force = [p for p in policies if not p.dry_run]
     delegating = next((p for p in in_force if p.action == "CUSTOM" and p.met), None)
     denied = next((p for p in in_force if p.action == "DENY" and p.met), None)
-    if denied is not None:
-        return "denied", f"{denied} matches with rule {denied.met[0]}"
     allowing = [p for p in in_force if p.action == "ALLOW"]
     allowed = next((p for p in allowing if p.met), None)
+    if denied is not None:
+        also = "; no ALLOW policy matches either" if allowing and allowed is None else ""
+        return "denied", f"{denied} matches with rule {denied.met[0]}{also}"
     if allowing and allowed is None:
         if len(allowing) == 1:
             return "denied", f"{allowing[0]} is the only ALLOW policy, and none of its rules matches"

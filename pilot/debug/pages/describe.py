@@ -6,8 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from pilot.config.object import ObjectKey
+from pilot.config.problem import Problem, Severity
+from pilot.debug.hidden_services import effect_on_proxy
 from pilot.debug.page import Query, requested_connection
-from pilot.debug.pages.rejections import explain_rejections
+from pilot.debug.pages.rejections import explain_problems, explain_rejections, show_problem
+from pilot.debug.slices import collect_present
 from pilot.debug.sources import ConnectedProxy, Sources
 from pilot.envoy.listener.inbound.inbound_chain_keys import accepted_mtls
 from pilot.mesh.gateways.gateways import gateway_selection_key
@@ -22,6 +25,8 @@ from pilot.mesh.traffic.destination_rules import inbound_merged_rule_key, merged
 from pilot.mesh.traffic.virtual_services import ViewerKey, virtual_services_for, virtual_services_of
 
 Plain = dict[str, Any]
+MAX_PROBLEMS = 20
+_WORST_FIRST = tuple(Severity)
 
 
 async def describe(sources: Sources, query: Query) -> Any:
@@ -39,15 +44,27 @@ async def describe(sources: Sources, query: Query) -> Any:
         "labels": _labels(db, connection),
         "rejections": [rejection.text for rejection in await explain_rejections(sources, connection)],
     }
-    policies = {kind: _names(keys) for kind, keys in proxy_policies(db, node_id).applied}
+    applied = proxy_policies(db, node_id).applied
+    policies = {kind: _names(keys) for kind, keys in applied}
+    effect = effect_on_proxy(db, node_id)
     if proxy.type is NodeType.ROUTER:
-        return {
-            **head,
-            "gateways": [_gateway(db, connection, key) for key in gateway_selection_key(db, node_id).gateways],
-            "policies": policies,
-        }
-    services = [_service(db, connection, target) for target in service_targets(db, node_id)]
-    return {**head, "services": services, "policies": policies}
+        gateways = [_gateway(db, connection, key) for key in gateway_selection_key(db, node_id).gateways]
+        body: Plain = {"gateways": gateways}
+        objects = {("Gateway", one["gateway"]) for one in gateways}
+        objects |= {("VirtualService", name) for one in gateways for name in one["virtualServices"]}
+    else:
+        services = [_service(db, connection, target) for target in service_targets(db, node_id)]
+        body = {"services": services, "sidecar": effect.plain() if effect is not None else None}
+        objects = {("VirtualService", name) for one in services for name in one["virtualServices"]}
+        objects |= {("DestinationRule", name) for one in services for name in one["destinationRules"]}
+    objects |= {(kind, name) for kind, names in policies.items() for name in names}
+    problems: list[Problem] = await collect_present(
+        p if (p.object.kind.name, f"{p.object.namespace}/{p.object.name}") in objects else None
+        for p in sources.problems()
+    )
+    problems.sort(key=lambda problem: _WORST_FIRST.index(problem.severity))
+    shown = [show_problem(sources, p) for p in await explain_problems(sources, problems[:MAX_PROBLEMS])]
+    return {**head, **body, "policies": policies, "problems": shown}
 
 
 def _service(db: Mesh, connection: ConnectedProxy, target: ServiceTarget) -> Plain:

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from pilot.config.kinds.istio import DESTINATION_RULE, VIRTUAL_SERVICE
 from pilot.config.networking.virtual_service import VirtualService
 from pilot.config.object import ObjectKey
-from pilot.config.problem import ObjectRef, Problem
+from pilot.config.problem import ObjectRef, Problem, plain_problem
 from pilot.debug.hidden_services import hiding_sidecar
 from pilot.debug.object_delivery import ERROR_LENGTH, find_delivery
 from pilot.debug.pages.config_dump import resources_of
 from pilot.debug.slices import collect_present
 from pilot.debug.sources import ConnectedProxy, Sources
-from pilot.envoy.names import ClusterName, parse_cluster
+from pilot.envoy.names import ClusterName, outbound_cluster, parse_cluster
 from pilot.lib.text import cut
 from pilot.lib.xds_types import BY_SHORT_NAME, short_name
 from pilot.mesh.analysis.destination import services_named
@@ -55,6 +55,14 @@ async def _explain(sources: Sources, problem: Problem) -> str:
     connections = {c.proxy_key: c for c in sources.fleet.connections()}
     connection = next((connections[key.proxy] for key in sorted(keys) if key.proxy in connections), None)
     return await explain_error(sources, connection, problem.message, problem.object) if connection is not None else ""
+
+
+def show_problem(sources: Sources, problem: Problem) -> dict[str, Any]:
+    """Return a problem as a JSON object, with the Unix time of the last change of its object, or 0.0 if unknown."""
+    version = sources.find_object(problem.object)
+    event = version.event if version is not None else 0
+    times = (change.time for change in sources.changes if change.number == event) if event else iter(())
+    return plain_problem(problem) | {"changed": next(times, 0.0)}
 
 
 class Rejection(NamedTuple):
@@ -110,9 +118,23 @@ async def explain_cluster(sources: Sources, connection: ConnectedProxy, name: st
 
 
 async def explain_missing_cluster(sources: Sources, connection: ConnectedProxy, name: str) -> str:
-    """Return why a proxy does not have a cluster, or "" if it is not known."""
+    """Return why a proxy does not have a cluster, or "" if it is not known. `name` may be the name of a service."""
     cluster = parse_cluster(name)
+    if cluster is None:
+        return _explain_service(sources.db, connection, name)
     return ", and ".join(await _reasons(sources, connection, cluster)) if cluster is not None and cluster.host else ""
+
+
+def _explain_service(db: Mesh, connection: ConnectedProxy, text: str) -> str:
+    """Return the cluster of the service that is named NAME.NAMESPACE or by its host, or what hides it from a proxy."""
+    hosts = (text, f"{text}.svc.{db.settings.registry.domain}")
+    service = next((service for host in hosts for service in services_named(db, host)), None)
+    if service is None or not service.ports:
+        return ""
+    host, sidecar = service.hostname, hiding_sidecar(db, connection.proxy_key, service.hostname)
+    if sidecar is not None:
+        return f"Sidecar {sidecar.namespace}/{sidecar.name} hides {host} from the proxy"
+    return f"the cluster of this service is {outbound_cluster(service.ports[0].number, '', host)!r}"
 
 
 async def _reasons(sources: Sources, connection: ConnectedProxy, cluster: ClusterName) -> list[str]:

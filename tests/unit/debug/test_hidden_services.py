@@ -72,7 +72,12 @@ async def test_proxy_and_sidecar_say_how_many_services_are_hidden() -> None:
 
 
 async def test_explanation_of_a_hidden_cluster_names_the_sidecar() -> None:
-    answer = await explain_page(pages(OWN), {"proxyID": "one.b", "resource": f"outbound|80||{HOST}"})
-    assert isinstance(answer, Later)
-    with pytest.raises(Refused, match=r"one\.b has no resource 'outbound\|80\|\|web.*': Sidecar b/own hides web"):
-        answer.make()
+    for resource in (f"outbound|80||{HOST}", HOST, "web.a"):
+        answer = await explain_page(pages(OWN), {"proxyID": "one.b", "resource": resource})
+        assert isinstance(answer, Later)
+        with pytest.raises(Refused, match=r"one\.b has no resource '.*web.*': Sidecar b/own hides web"):
+            answer.make()
+    visible = await explain_page(pages(OWN), {"proxyID": "three.a", "resource": "web.a"})
+    assert isinstance(visible, Later)
+    with pytest.raises(Refused, match=rf"the cluster of this service is 'outbound\|80\|\|{HOST}'"):
+        visible.make()

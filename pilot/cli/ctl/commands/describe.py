@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from pilot.cli.ctl.command import with_client, with_output
-from pilot.cli.ctl.commands.service_parts import service_parts
+from pilot.cli.ctl.commands.service_parts import reason_table, service_parts
 from pilot.cli.ctl.completions import complete_namespaces, complete_proxies
-from pilot.cli.ctl.output import CommandResult, TextTable
+from pilot.cli.ctl.output import CommandResult, TextTable, name_of
 from pilot.cli.ctl.replicas import Replicas
 
 SERVICE = ("svc", "service")
@@ -56,8 +56,13 @@ def _parts(page: dict[str, Any]) -> Iterator[str | TextTable]:
     yield f"{page['proxy']} ({page['type']}, {page['version'] or 'no version'})"
     yield from (f"{page['proxy']} {text}" for text in page["rejections"])
     yield ""
+    if (table := reason_table(page)).rows:
+        yield from ("Why requests may fail:", table, "")
     yield from _gateways(page["gateways"]) if "gateways" in page else _services(page["services"])
     yield ""
+    if sidecar := page.get("sidecar"):
+        name, hidden, total = name_of(sidecar["sidecar"]), sidecar["hidden"], sidecar["hidden"] + sidecar["services"]
+        yield from (f"Sidecar {name} hides {hidden} of {total} services from it.", "")
     rows = [(kind, name) for kind, names in page["policies"].items() for name in names]
     yield TextTable(("POLICY", "NAME"), rows) if rows else "No policy applies to it."
 
@@ -73,6 +78,8 @@ def _services(services: list[dict[str, Any]]) -> Iterator[str | TextTable]:
         for s in services
     ]
     yield TextTable(head, rows)
+    hosts = ", ".join(dict.fromkeys(f"svc/{s['host']}" for s in services[:3]))
+    yield f"Its routes, rules, callers and endpoints: pilotctl describe {hosts}"
 
 
 def _gateways(gateways: list[dict[str, Any]]) -> Iterator[str | TextTable]:

@@ -76,16 +76,18 @@ def history(client: Replicas, namespace: str, verbose: bool) -> CommandResult:
     answers = client.each("history")
     changes = [{"replica": answer.replica.name, **change} for answer in answers for change in answer.value["changes"]]
     changes.sort(key=lambda change: -change["time"])
+    every = len(changes)
     if namespace:
         changes = [change for change in changes if any(o["namespace"] == namespace for o in change["objects"])]
     value = {"changes": changes, "replicas": {a.replica.name: a.value | {"changes": None} for a in answers}}
     if not changes:
-        return CommandResult(value, ["No changes."])
+        within = f" of objects in the namespace {namespace}; {every} in others" if namespace else ""
+        return CommandResult(value, [f"No changes{within}."])
     replica = ("REPLICA",) if len(answers) > 1 else ()
     if not verbose:
         return CommandResult(value, [fit(_table(changes, (*_HEAD, *replica), 1), _HEAD.index("CHANGE"))])
-    every = _table(changes, (*_HEAD, *replica, *_COSTS), None)
-    return CommandResult(value, [every, *_totals({a.replica.name: a.value for a in answers})])
+    whole = _table(changes, (*_HEAD, *replica, *_COSTS), None)
+    return CommandResult(value, [whole, *_totals({a.replica.name: a.value for a in answers})])
 
 
 def _totals(replicas: dict[str, dict[str, Any]]) -> Iterator[str]:

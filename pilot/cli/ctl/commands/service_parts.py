@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,7 +20,7 @@ def service_parts(page: Plain) -> Iterator[str | TextTable]:
     if page["mtls"]:  # it is not known without endpoints
         yield plaintext_line(page["mtls"], page["mtlsBy"], page["identityBy"])
     for title, table in (
-        ("Why requests may fail:", _reasons(page)),
+        ("Why requests may fail:", reason_table(page)),
         ("Hidden by Sidecars:", _hidden(page["hiddenBy"])),
         ("Callers:", _callers(page["callers"])),
         ("Routes:", _routes(page["routes"])),
@@ -49,10 +50,19 @@ def _name(ref: Plain | None) -> str:
     return f"{ref['kind']} {ref['namespace']}/{ref['name']}" if ref else "-"
 
 
-def _reasons(page: Plain) -> TextTable:
-    rows = [(reason["severity"], _name(reason["object"]), reason["text"]) for reason in page["reasons"]]
-    rows += [(p["severity"], _name(p), f"{p.get('path', '')} {p['message']}".strip()) for p in page["problems"]]
-    return TextTable(("SEVERITY", "OBJECT", "REASON"), rows)
+def reason_table(page: Plain) -> TextTable:
+    """Return a table of what makes requests fail according to the page of a service or a proxy."""
+    rows = [(reason["severity"], _name(reason["object"]), "-", reason["text"]) for reason in page.get("reasons", ())]
+    rows += [
+        (p["severity"], _name(p), _time(p.get("changed")), f"{p.get('path', '')} {p['message']}".strip())
+        for p in page.get("problems", ())
+    ]
+    return TextTable(("SEVERITY", "OBJECT", "LAST CHANGE (UTC)", "REASON"), rows)
+
+
+def _time(seconds: float | None) -> str:
+    moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC) if seconds else None
+    return f"{moment:%Y-%m-%d %H:%M:%S}" if moment is not None else "-"
 
 
 def _hidden(effects: list[Plain]) -> TextTable:

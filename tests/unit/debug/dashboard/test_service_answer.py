@@ -13,6 +13,7 @@ from pilot.config.problem import ObjectRef, Problem
 from pilot.debug.dashboard.graph import CachedGraph
 from pilot.debug.dashboard.mesh import MeshContext, UnhealthyProxy
 from pilot.debug.dashboard.service_answer import describe_service
+from pilot.debug.page import Refused
 from pilot.mesh.model.service import ServiceRef
 from testing.mesh.debug_server import sources
 from testing.mesh.listeners import service
@@ -153,6 +154,22 @@ async def test_rejections_of_the_service_s_own_proxies_are_listed() -> None:
     client = connection("web-0.a", rds=rejected())
     answer = await describe(WEB, POD, SLICE, proxies=(client,))
     assert reasons(answer) == [("error", "web-0.a rejected RDS: no")]
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("x.example", "does not exist in namespace a; the host has routes of VirtualService a/edge: see pilotctl"),
+        ("webb.a.svc.cluster.local", "does not exist in namespace a; did you mean web?"),
+    ],
+)
+async def test_unknown_services_lead_to_routes_and_similar_names(host: str, expected: str) -> None:
+    edge = make("VirtualService", "edge", "{hosts: [x.example], gateways: [g], http: [{redirect: {uri: /}}]}")
+    mesh_world = world(WEB, edge)
+    graph = await CachedGraph(mesh_world.mesh).get()
+    with pytest.raises(Refused) as refused:
+        await describe_service(sources(mesh_world.mesh), graph, MeshContext([], [], {}), ServiceRef(host, "a"))
+    assert expected in refused.value.text
 
 
 async def test_routes_list_destinations_with_their_endpoints() -> None:

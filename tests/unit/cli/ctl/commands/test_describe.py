@@ -13,6 +13,8 @@ from pilot.cli.ctl.client import PageClient
 from pilot.cli.ctl.commands.service_parts import service_parts
 from pilot.cli.ctl.output import TextTable
 from pilot.cli.pilotctl import pilotctl
+from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.config.problem import ObjectRef, Problem
 from pilot.debug.page import Refused
 from pilot.debug.pages.describe import describe
 from testing.mesh.debug_server import FakeConnection, sources
@@ -123,4 +125,22 @@ def test_refusal_without_a_path_is_a_reason() -> None:
     head = {"host": "cart", "namespace": "shop", "ready": 1, "total": 1, "mtls": "STRICT"}
     *_, table = service_parts({**lists, **head, "problems": [refusal]})
     assert isinstance(table, TextTable)
-    assert table.rows == [("error", "VirtualService shop/cart", "rejected RDS")]
+    assert table.rows == [("error", "VirtualService shop/cart", "-", "rejected RDS")]
+
+
+def test_problems_of_the_gateway_s_routes_and_hidden_services_are_listed() -> None:
+    mesh_world = world(GATEWAY, GATEWAY_ROUTE, WEB)
+    node = proxy("router", "gate", "a", "10.9.0.9", {"istio": "gate"})
+    ref = ObjectRef(GroupKind(NETWORKING, "VirtualService"), "a", "shop")
+    problems = [
+        Problem(code="destination-not-found", object=ref, path="spec.http[0]", message="service x not found"),
+        Problem(code="other", object=ref._replace(name="other"), message="m"),
+    ]
+    connection = FakeConnection("gate.a-1", mesh_world.connect(node), node)
+    pages = sources(mesh_world.mesh, connection, problems=problems)
+    lines = run_describe(asyncio.run(describe(pages, {"proxyID": "gate"}))).splitlines()
+    assert lines[2] == "Why requests may fail:"
+    assert lines[4] == "error      VirtualService a/shop   -                   spec.http[0] service x not found"
+    own = make("Sidecar", "own", "{egress: [{hosts: ['./*']}]}")
+    other = service("api", "[{name: http, port: 80}]", namespace="b")
+    assert "Sidecar a/own hides 1 of 2 services from it." in run_describe(summarize(WEB, WEB_POD, other, own))

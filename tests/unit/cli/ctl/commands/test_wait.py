@@ -152,7 +152,7 @@ def test_history_lists_the_changes_of_all_replicas_and_their_cost(
         in "\n".join(rows)
     )
     assert main([*addresses, "history", "-n", "other"]) == 0
-    assert capsys.readouterr().out.startswith("No changes.")
+    assert capsys.readouterr().out.startswith("No changes of objects in the namespace other; 4 in others.")
 
 
 def test_history_is_not_wider_than_120_columns_without_v(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import shutil
 from collections.abc import AsyncIterator
@@ -300,3 +301,44 @@ async def test_banner_says_how_old_the_page_is(page: Any, server: TestServer) ->
     assert not await page.is_visible("#banner")
     await server.close()
     await page.wait_for_selector("#banner:has-text('The control plane does not answer. What you see is')")
+
+
+async def hold(page: Any, text: str) -> asyncio.Event:
+    """Delay the answers to requests that contain a text until the returned event is set."""
+    release = asyncio.Event()
+
+    async def wait(route: Any) -> None:
+        await release.wait()
+        await route.continue_()
+
+    await page.route(lambda url: text in url, wait)
+    return release
+
+
+async def test_view_shows_its_name_at_once_and_never_the_answer_of_another(page: Any) -> None:
+    await page.evaluate("location.hash = '#/service/a/front.a.svc.cluster.local'")
+    await page.wait_for_selector("#detail summary:has-text('Check access')")
+    late = await hold(page, "service?namespace=a&host=cart")
+    await page.evaluate("location.hash = '#/service/a/cart.a.svc.cluster.local'")
+    await page.wait_for_selector("#detail h2:has-text('cart')")
+    assert await page.inner_text("#detail .loading") == "Loading …"
+    assert not await page.is_visible("#detail form")
+    await page.evaluate("location.hash = '#/service/a/stock.a.svc.cluster.local'")
+    await page.wait_for_selector("#detail p:has-text('stock.a.svc.cluster.local')")
+    async with page.expect_response(lambda response: "host=cart" in response.url):
+        late.set()
+    await page.wait_for_timeout(300)
+    assert await page.inner_text("#detail h2") == "stock"
+    assert "stock.a.svc.cluster.local" in await page.inner_text("#detail")
+
+
+async def test_list_drops_the_answer_to_an_earlier_filter(page: Any) -> None:
+    late = await hold(page, "proxies?text=ledger")
+    await page.evaluate("location.hash = '#/proxies?text=ledger'")
+    await page.wait_for_selector("#view h2:has-text('Proxies')")
+    await page.evaluate("location.hash = '#/proxies?text=web'")
+    await page.wait_for_selector("#view td:has-text('web-0')")
+    async with page.expect_response(lambda response: "text=ledger" in response.url):
+        late.set()
+    await page.wait_for_timeout(300)
+    assert "ledger-0" not in await page.inner_text("#view table")

@@ -4,6 +4,7 @@ import { ago, clock, count, h, link, mark, nameOf, number, objectLink, serviceLi
 const DAY = 86400, MANY = 0.1; // the share of proxies that do not respond from which on this is an error
 const TYPES = { cds: "clusters", eds: "endpoints", lds: "listeners", rds: "routes", sds: "secrets", ecds: "extensions", nds: "names" };
 
+export const nameOfProxy = (id) => id.replace(/-\d+$/, ""); // without the number of the connection
 export const proxyName = (row) => (row.name.includes(".") ? row.name : `${row.name}.${row.namespace}`);
 export const typesOf = (types) => types.map((type) => TYPES[type] || type).join(" and ") || "configuration";
 

@@ -197,9 +197,9 @@ export function table(heads, rows) {
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": heads[0] }, h("table", {}, h("thead", {}, head), body));
 }
 
-// Fetches an answer of the dashboard. Raises an error with the server's text.
+// Fetches an answer of the dashboard. Raises an error with the server's status and text.
 export async function ask(name, parameters = {}, signal = undefined) {
   const answer = await fetch(`/debug/dashboard/${name}?${new URLSearchParams(parameters)}`, { signal });
-  if (!answer.ok) throw new Error((await answer.text()).trim() || `HTTP status ${answer.status}`);
+  if (!answer.ok) throw Object.assign(new Error((await answer.text()).trim() || `HTTP status ${answer.status}`), { status: answer.status });
   return answer.json();
 }

@@ -1,8 +1,8 @@
 // The page: its state, what the URL shows of it, and the events that change it.
-import { drawAnswer, drawTiles } from "./answer.js";
+import { drawAnswer, drawTiles, nameOfProxy } from "./answer.js";
 import { charts, pointOf } from "./charts.js";
-import { ago, ask, clock, command, h, hasSelection, link, listenToSelection, parse, setClock, show, span, to } from "./dom.js";
-import { Graph, legend } from "./graph.js";
+import { ago, ask, clock, command, h, hasSelection, link, listenToSelection, nameOf, parse, setClock, shortHost, show, span, to } from "./dom.js";
+import { Graph, legend, nameOfPlace } from "./graph.js";
 import { drawCertificates, drawChanges, drawProblems, drawProxies, overview, recentChanges } from "./lists.js";
 import { drawObject } from "./object.js";
 import { drawProxy, drawResource, drawResources } from "./proxy.js";
@@ -13,7 +13,7 @@ const CHANGES = 200, SILENCE = 4, MESH_PAUSE = 2000, TRAFFIC_PAUSE = 15000, TYPI
 const by = (id) => document.getElementById(id);
 const state = { fleet: null, problems: null, certificates: [], changes: [], points: [], mesh: null, traffic: null, cpu: 0, memory: 0 };
 let view = { kind: "", parts: [], query: new URLSearchParams(), opened: "", chosen: "" };
-let heard = 0, offset = 0, shown = null, graph = null, shouldCenter = false, shouldFocus = false, hasNews = false, meshTimer = 0, meshDue = 0, detailDue = 0, trafficTimer = 0, width = 0, asked = 0;
+let heard = 0, offset = 0, shown = null, graph = null, shouldCenter = false, shouldFocus = false, hasNews = false, meshTimer = 0, meshDue = 0, detailDue = 0, trafficTimer = 0, width = 0;
 
 const now = () => Date.now() / 1000 + offset;
 
@@ -35,15 +35,32 @@ async function navigate() {
   clearTimeout(typing);
   const before = view;
   view = read();
-  if (before.parts.join("/") !== view.parts.join("/")) shouldFocus = true;
+  if (placeOf(before) !== placeOf(view)) shouldFocus = true;
   shouldCenter = view.kind === "service" || view.kind === "edge";
-  const isTyping = document.activeElement?.type === "search" && view.kind === before.kind && view.parts.join("/") === before.parts.join("/");
+  announce();
+  const mine = view;
   drawHead();
   await turn();
-  if (opened() !== openedBy(before)) await fetchMesh(true);
-  await draw(true);
-  if (!isTyping && before.parts.join("/") !== view.parts.join("/")) reveal();
+  if (view !== mine) return;
+  if (opened() !== openedBy(before)) fetchMesh(true);
+  await draw();
+  if (view === mine && placeOf(before) !== placeOf(view)) reveal();
 }
+
+const placeOf = (one) => one.parts.join("/");
+const targetOf = () => (GRAPHS.has(view.kind) ? by("detail") : by("view"));
+
+// Shows the name of what was chosen at once, so that nobody takes what was shown before for it.
+function announce() {
+  frame();
+  const target = targetOf();
+  if (target.dataset.place === placeOf(view)) return;
+  replaceOther(target);
+  show(target, h("h2", {}, titleOf(view)), h("p", { class: "loading", role: "status" }, "Loading …"));
+}
+
+const TITLES = { proxies: () => "Proxies", problems: () => "Problems", changes: () => "What changed", certificates: () => "Certificates", load: () => "The last hour", namespace: (name) => `Namespace ${name}`, service: (namespace, host = "") => shortHost(host, namespace), proxy: (id) => nameOfProxy(id), object: (_, kind, namespace, name) => `${kind} ${nameOf({ namespace, name })}`, edge: (from = "", target = "") => `${nameOfPlace(from)} → ${nameOfPlace(target)}` };
+const titleOf = ({ kind, parts }) => (TITLES[kind] ? TITLES[kind](...parts.slice(1)) : "Overview");
 
 // Scrolls to the details if they are out of sight, or below the graph.
 function reveal() {
@@ -68,6 +85,7 @@ const turn = () => new Promise((resolve) => { setTimeout(resolve); });
 function frame() {
   const isGraph = GRAPHS.has(view.kind), element = by("view");
   if (shown === (isGraph ? "graph" : "list")) return;
+  delete element.dataset.place;
   shown = isGraph ? "graph" : "list";
   if (isGraph) {
     const canvas = h("div", { id: "graph" }), crumbs = h("p", { id: "crumbs" }), hint = h("div", { id: "hint" });
@@ -89,7 +107,9 @@ const watch = new ResizeObserver(([entry]) => { if (Math.abs(entry.contentRect.w
 function drawGraph() {
   if (!graph || !state.mesh || !width) return;
   if (isEmpty()) { show(by("graph"), firstSteps()); by("crumbs").textContent = ""; show(by("hint")); graph = null; shown = "empty"; return; }
-  const inside = opened();
+  const inside = opened(), isLate = state.mesh.opened !== inside;
+  by("graph").setAttribute("aria-busy", isLate);
+  if (isLate) { show(by("crumbs"), link("#/", "all namespaces"), " › ", inside || "", " loading …"); return; }
   show(by("crumbs"), inside ? [link("#/", "all namespaces"), " › ", link(to("namespace", inside), inside)] : h("span", {}, "Namespaces and gateways. Open a namespace to see its services."));
   graph.draw(state.mesh, inside, view.chosen, state.traffic, width);
   show(by("hint"), legend(state.traffic?.enabled), trafficHint());
@@ -113,27 +133,48 @@ function firstSteps() {
   );
 }
 
-async function draw(isNew = false) {
-  const current = ++asked;
+let pending = null, isBehind = false; // the view whose content is being fetched, and whether there was news meanwhile
+let drawn = { view: null, text: "" }; // the view whose content is shown, and the answer that it was drawn from
+
+// Draws the graph and the content of the view. An answer that arrives after another view was chosen is dropped.
+async function draw() {
   frame();
   drawGraph();
   if (!state.fleet) return;
-  const target = GRAPHS.has(view.kind) ? by("detail") : by("view");
-  if (!target) return;
+  if (pending === view) { isBehind = true; return; }
+  const mine = pending = view, isNew = drawn.view !== view;
+  isBehind = false;
   try {
     if (isNew) await turn();
-    const content = current === asked ? await detail(isNew) : undefined;
-    if (current !== asked || content === undefined) return;
-    replaceOther(target);
-    show(target, content);
-    await after(target);
-    if (isNew) await turn();
-    if (isNew && current === asked) focusContent(target);
-    if (isNew && view.kind === "object") showMark(target);
+    const content = view === mine ? await detail(isNew) : undefined;
+    if (view === mine && content !== undefined) await fillView(content, isNew, () => view === mine);
   } catch (error) {
-    if (current === asked) replaceOther(target);
-    if (current === asked) show(target, h("h2", {}, "Not found"), h("p", { class: "none" }, error.message), h("p", {}, link("#/", "back to the mesh")));
+    if (view === mine) await fail(error, isNew);
   }
+  if (pending !== mine) return;
+  pending = null;
+  if (isBehind) draw();
+}
+
+async function fillView(content, isNew, isCurrent) {
+  const target = targetOf();
+  announce();
+  show(target, content);
+  drawn.view = view;
+  await after(target, isCurrent);
+  if (isNew) await turn();
+  if (!isNew || !isCurrent()) return;
+  focusContent(target);
+  if (view.kind === "object") showMark(target);
+}
+
+// Says that there is no such thing. If the control plane does not answer, what is shown stays, and the banner says so.
+function fail(error, isNew) {
+  const target = targetOf();
+  drawn = { view: null, text: "" };
+  if (error.status !== 404) { if (isNew) show(target, h("h2", {}, titleOf(view)), h("p", { class: "none" }, error.status ? error.message : "The control plane does not answer.")); return; }
+  replaceOther(target);
+  show(target, h("h2", {}, "Not found"), h("p", { class: "none" }, error.message), h("p", {}, link("#/", "back to the mesh")));
 }
 
 // Scrolls the listing to its marked line, but not the page, whose first lines say what is wrong.
@@ -144,7 +185,7 @@ function showMark(target) {
 
 // Empties an element that shows another view, because only the same view is updated in place.
 function replaceOther(target) {
-  const place = view.parts.join("/");
+  const place = placeOf(view);
   if (target.dataset.place !== undefined && target.dataset.place !== place) target.replaceChildren();
   target.dataset.place = place;
 }
@@ -158,12 +199,11 @@ function focusContent(target = by("detail") || by("view")) {
   heading?.focus({ preventScroll: true });
 }
 
-let cache = { key: "", text: "" };
 // Fetches an answer, and returns undefined if it is the same as the one that is shown.
 async function fresh(isNew, name, parameters, extra) {
-  const answer = await ask(name, parameters), key = `${name} ${JSON.stringify(parameters)}`, text = JSON.stringify([answer, extra]);
-  if (!isNew && cache.key === key && cache.text === text) return undefined;
-  cache = { key, text };
+  const mine = view, answer = await ask(name, parameters), text = JSON.stringify([answer, extra]);
+  if (view !== mine || (!isNew && drawn.text === text)) return undefined;
+  drawn.text = text;
   return answer;
 }
 
@@ -178,16 +218,16 @@ async function detail(isNew) {
   if (kind === "changes") return drawChanges(state, query);
   if (kind === "certificates") return drawCertificates(state, now());
   if (kind === "load") return [h("h2", {}, "The last hour"), charts(state.points, state.changes, now()), stall()];
-  if (kind === "edge") return state.mesh && drawEdge(rest[0], rest[1], state);
-  if (!state.mesh) return undefined;
+  if (state.mesh?.opened !== opened()) return undefined;
+  if (kind === "edge") return drawEdge(rest[0], rest[1], state);
   return opened() && (kind || onlyNamespace()) && !isEmpty() ? drawNamespace(opened(), state, now()) : overview(state, now());
 }
 
-async function after(target) {
+async function after(target, isCurrent) {
   const [kind, id, type, name] = view.parts;
   if (kind !== "proxy" || !type) return;
   const element = target.querySelector("#resources");
-  await (name ? drawResource(element, id, type, name) : drawResources(element, id, type, view.query, go));
+  await (name ? drawResource(element, id, type, name, isCurrent) : drawResources(element, id, type, view.query, go, isCurrent));
 }
 
 function stall() {
@@ -207,24 +247,34 @@ function drawHead() {
 
 // -- data ------------------------------------------------------------------------------------------------------------
 
+let meshAsked = 0, trafficAsked = 0; // the numbers of the last requests: answers to earlier ones are dropped
 async function fetchMesh(isUrgent = false) {
   clearTimeout(meshTimer);
   const wait = meshDue - Date.now();
   if (!isUrgent && wait > 0) { meshTimer = setTimeout(fetchMesh, wait); return; }
   meshDue = Date.now() + MESH_PAUSE;
-  const namespace = view.opened || onlyNamespace();
-  try { state.mesh = await ask("mesh", { namespace }); } catch { meshTimer = setTimeout(fetchMesh, 5000); return; }
-  if (!namespace && onlyNamespace()) { try { state.mesh = await ask("mesh", { namespace: onlyNamespace() }); } catch { return; } }
+  const mine = ++meshAsked, mesh = await askMesh(opened()).catch(() => null);
+  if (mine !== meshAsked) return;
+  if (!mesh) { meshTimer = setTimeout(fetchMesh, 5000); return; }
+  state.mesh = mesh;
+  if (mesh.opened !== opened()) fetchMesh(true); // there is a second namespace now
   drawHead();
   if (shown === "empty" && state.mesh.services) shown = null;
-  drawGraph();
-  if (!isUrgent) draw();
+  if (!isUrgent || view.kind !== "service") await draw(); else drawGraph();
+}
+
+// Returns the mesh with a namespace opened. The only namespace is always open.
+async function askMesh(namespace) {
+  const mesh = await ask("mesh", { namespace }), only = mesh.namespaces.length === 1 ? mesh.namespaces[0].name : "";
+  return namespace || !only ? { ...mesh, opened: namespace } : { ...await ask("mesh", { namespace: only }), opened: only };
 }
 
 async function fetchTraffic() {
   clearTimeout(trafficTimer);
   if (!document.hidden) {
-    try { state.traffic = await ask("traffic", { namespace: opened() }); } catch { /* the banner says it */ }
+    const mine = ++trafficAsked, traffic = await ask("traffic", { namespace: opened() }).catch(() => state.traffic); // the banner says it
+    if (mine !== trafficAsked) return;
+    state.traffic = traffic;
     drawGraph();
   }
   if (state.traffic?.enabled) trafficTimer = setTimeout(fetchTraffic, TRAFFIC_PAUSE);
@@ -257,7 +307,8 @@ function listen() {
     drawHead();
     banner();
     await firstMesh;
-    draw(true);
+    drawn = { view: null, text: "" };
+    draw();
     if (update.traffic) fetchTraffic();
   });
   events.addEventListener("change", (event) => {
@@ -295,12 +346,13 @@ function useTheme() {
 }
 
 view = read();
-const firstMesh = fetchMesh(true).then(() => draw(true));
+announce();
+const firstMesh = fetchMesh(true);
 listen();
 useTheme();
 listenToSearch(by("query"), by("results"), by("found"));
 addEventListener("hashchange", navigate);
-listenToSelection(() => { cache = { key: "", text: "" }; drawHead(); draw(); });
+listenToSelection(() => { drawn.text = ""; drawHead(); draw(); });
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); shouldFocus = true; focusContent(); });
 document.addEventListener("keydown", (event) => { if (event.key === "Escape" && view.kind && !event.target.closest?.("#search")) location.hash = above(); });
 setInterval(() => { banner(); for (const one of hasSelection() ? [] : document.querySelectorAll(".age")) if (one.textContent !== ago(one.dataset.time)) one.textContent = ago(one.dataset.time); if (state.fleet?.unhealthy.length) drawAnswer(by("answer"), state, now(), Boolean(view.kind)); }, 1000);

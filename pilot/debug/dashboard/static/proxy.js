@@ -25,17 +25,19 @@ export function drawProxy(answer, type, resource, now) {
   ];
 }
 
-export async function drawResources(element, proxy, type, query, go) {
+export async function drawResources(element, proxy, type, query, go, isCurrent) {
   const text = query.get("text") || "", answer = await ask("resources", { id: proxy, type, text });
+  if (!isCurrent()) return;
   const input = h("input", { id: "resource-filter", type: "search", value: text, placeholder: `filter ${titleOf(type)}`, "aria-label": `Filter ${titleOf(type)}`, oninput: (event) => go(`${toProxy(proxy, type)}${event.target.value ? `?text=${encodeURIComponent(event.target.value)}` : ""}`) });
   show(element, input, h("p", { class: "soft" }, answer.total > answer.names.length ? `${number(answer.names.length)} of ${number(answer.total)} are shown.` : count(answer.total, "resource")), answer.names.length ? h("ul", { class: "names" }, answer.names.map((name) => h("li", {}, link(toProxy(proxy, type, name), name)))) : h("p", { class: "none" }, text ? "No match." : "The proxy has none."));
 }
 
-export async function drawResource(element, proxy, type, name) {
+export async function drawResource(element, proxy, type, name, isCurrent) {
   const [explained, content] = await Promise.all([
     fetch(`/debug/explain?${new URLSearchParams({ proxyID: proxy, resource: name, type })}`).then((answer) => (answer.ok ? answer.json() : null)).catch(() => null),
     ask("resource", { id: proxy, type, name }).catch((error) => ({ error: error.message })),
   ]);
+  if (!isCurrent()) return;
   const objects = (explained?.explanations || []).flatMap((one) => one.objects).filter((one) => one.kind !== "Proxy").map((one) => ({ group: "", namespace: "", ...one }));
   const links = [...new Map(objects.map((one) => [`${one.kind} ${nameOf(one)}`, one])).values()];
   show(

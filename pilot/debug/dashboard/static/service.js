@@ -29,7 +29,7 @@ const podOf = (service) => service.endpoints.find((one) => one.proxy).proxy.repl
 
 function verdict(service, traffic) {
   const failing = traffic && traffic.errors > 0.01 * traffic.rate ? [{ severity: "error", text: `${((100 * traffic.errors) / traffic.rate).toFixed(1)} % of its requests fail with a status of 5xx.` }] : [];
-  const reasons = [...failing, ...service.reasons], problems = service.problems.filter((one) => one.severity !== "info" && one.code !== "refused" );
+  const reasons = [...failing, ...service.reasons], problems = service.problems.filter((one) => one.severity !== "info");
   if (!reasons.length && !problems.length) return h("p", { class: "verdict ok" }, mark("ok", "No problems found."));
   return h("div", { class: "verdict" }, reasons.length ? [h("h3", {}, "Why requests may fail"), h("ul", { class: "items" }, reasons.map((one) => h("li", {}, mark(LEVEL[one.severity], one.severity), " ", one.text, one.object ? [" ", objectLink(one.object, (one.text.match(/^spec\.\S+/) || [""])[0])] : null)))] : null, problems.length ? [h("h3", {}, "Problems in related objects"), h("ul", { class: "items" }, problems.slice(0, 10).map(problemItem))] : null);
 }
@@ -101,9 +101,11 @@ function tryCall(service) {
     const value = (id) => form.querySelector(`#try-${id}`).value.trim();
     const account = value("account"), [namespace, name] = account.includes("/") ? account.split("/") : [service.namespace, account];
     const request = { method: value("method") || "GET", path: value("path") || "/", port: endpoint.port, principal: account ? `cluster.local/ns/${namespace}/sa/${name}` : "" };
+    const mine = form.asked = (form.asked || 0) + 1; // only the answer to the last request is shown
+    show(result, "Loading …");
     const answer = await fetch(`/debug/authz?${new URLSearchParams({ proxyID: endpoint.proxy, request: JSON.stringify(request) })}`).catch(() => null);
-    const decision = answer?.ok ? await answer.json() : null;
-    show(result, decision ? [mark(decision.decision === "denied" ? "bad" : "ok", decision.decision === "denied" ? "denied" : decision.decision), ` ${decision.why}. `, decidedBy(decision), h("span", { class: "soft" }, `Evaluated for ${decision.proxy}.`)] : mark("warn", answer ? await answer.text() : "no answer"));
+    const decision = answer?.ok ? await answer.json() : null, problem = answer && !answer.ok ? await answer.text() : "The control plane does not answer.";
+    if (mine === form.asked) show(result, decision ? [mark(decision.decision === "denied" ? "bad" : "ok", decision.decision === "denied" ? "denied" : decision.decision), ` ${decision.why}. `, decidedBy(decision), h("span", { class: "soft" }, `Evaluated for ${shortHost(service.host, service.namespace)} in ${service.namespace}, with the policies of ${decision.proxy}.`)] : mark("warn", problem));
   } }, field("account", "Caller, or empty for plain text", "", { placeholder: "namespace/account", list: "try-accounts", onfocus: offer }), h("datalist", { id: "try-accounts", "data-own": true }), field("method", "Method", "GET"), field("path", "Path", "/"), h("button", {}, "Check access"));
   return fold(`try ${service.namespace}/${service.host}`, "Check access: evaluate a request (none is sent)", false, form, h("p", { role: "status", "data-own": true }));
 }

@@ -15,6 +15,7 @@ from pilot.config.object import ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef, plain_ref
 from pilot.debug.slices import collect_all, collect_present
 from pilot.debug.sources import CommittedObject, ConnectedProxy, Sources
+from pilot.debug.terms import not_responding, rejects, type_words
 from pilot.derive import Node
 from pilot.derive.explanation import walk_readers
 from pilot.derive.graph import Derivation
@@ -35,14 +36,6 @@ _ADDITIONS: frozenset[Derivation[..., Any]] = frozenset(
     {inferred_imports, route_targets_of, egress_bindings, egress_virtual_services}
 )
 _FIRST = frozenset({CLUSTER, LISTENER, ROUTE})
-_WORDS = {
-    "cds": "clusters",
-    "eds": "endpoints",
-    "lds": "listeners",
-    "rds": "routes",
-    "sds": "secrets",
-    "ecds": "extensions",
-}
 State = Literal["refused", "starting", "waiting", "sent", "unknown"]
 STATES: tuple[State, ...] = ("refused", "starting", "waiting", "sent", "unknown")
 """The states of a proxy that does not have a change, worst first.
@@ -206,7 +199,7 @@ def _lacking(sources: Sources, connection: ConnectedProxy, about: _Question) -> 
         }.get(state, "is being updated")
         silence = _silence(connection, about.now)
         if state != "unknown" and silence:
-            reason = "does not respond"
+            reason = not_responding(1)
         types = tuple(short_name(u) for u, w in connection.subscriptions.items() if w in waits)
         since = min((w.sent_at for w in waits), default=0.0)
         return LackingProxy(connection.id, connection.proxy.id, state, types, "", (), since, reason, bool(silence))
@@ -228,13 +221,12 @@ def _lacking(sources: Sources, connection: ConnectedProxy, about: _Question) -> 
 
 def _rejection(types: Sequence[str], error: str, causes: Sequence[ObjectRef], ref: ObjectRef) -> str:
     """Return the phrase about a rejection. It names the objects that cause it if the object is not one of them."""
-    words = " and ".join(_WORDS.get(name, name) for name in types)
-    if not words:
+    if not types:
         return f"has rejected it: {error}"
     if not causes or ref in causes:
-        return f"rejects its {words}: {error}"
+        return f"{rejects(1, types)}: {error}"
     named = " and ".join(f"{one.kind.name} {one.namespace}/{one.name}" for one in causes[:3])
-    return f"rejects all its {words}, because of {named}: {error}"
+    return f"rejects all its {type_words(types)}, because of {named}: {error}"
 
 
 def _state(sources: Sources, connection: ConnectedProxy, about: _Question) -> State | None:

@@ -223,13 +223,15 @@ class MeshHealth:
                 self._by_gateway[key, proxy.state] += 1
 
     def of_service(self, facts: ServiceFacts) -> dict[str, int]:
-        """Return the numbers of a service. An object that has the service's name is taken to configure it."""
+        """Return the numbers of a service, with those of its policies. An object that has the service's name is taken to
+        configure it."""
         name, ref = facts.host.partition(".")[0], ServiceRef(facts.host, facts.namespace)
         problems = {
             level: max(
                 self._by_host[facts.host, level],
                 sum(self._by_object[kind, facts.namespace, name, level] for kind in _BY_NAME),
             )
+            + sum(self._by_object[AUTHORIZATION_POLICY.id.name, *key, level] for _, key in facts.policies)
             for level in ("errors", "warnings")
         }
         states = {state: self._by_service[ref, state] for state in ("refused", "stale")}

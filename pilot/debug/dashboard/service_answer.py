@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from pilot.config.builtins import to_builtins
@@ -39,6 +40,7 @@ from pilot.debug.required_identity import identity_policies
 from pilot.debug.rule_text import MAX_ITEMS, show_rule
 from pilot.debug.slices import collect_all, collect_present
 from pilot.debug.sources import ConnectedProxy, Sources
+from pilot.debug.terms import first_names, not_responding, rejects
 from pilot.lib.labels import cut as cut_labels
 from pilot.lib.suggestion import did_you_mean
 from pilot.mesh.model.facets import PolicySubjectKey
@@ -47,8 +49,9 @@ from pilot.mesh.registry.endpoints import endpoints
 from pilot.mesh.registry.services import service, service_refs
 from pilot.mesh.security.policies import policy_keys, policy_label_keys
 from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.nacks import nacks_of
 from pilot.mesh.traffic.destination_rules import inbound_merged_rule_key
-from pilot.mesh.traffic.virtual_services import ViewerKey, virtual_services_of
+from pilot.mesh.traffic.virtual_services import ViewerKey, virtual_service, virtual_services_of
 
 MAX_ENDPOINTS = 200
 """Maximum number of endpoints that are listed."""
@@ -56,6 +59,8 @@ MAX_COMPARED = 1000
 """Maximum number of services of a namespace whose names are compared with that of an unknown service."""
 MAX_REJECTING = 3
 """Maximum number of proxies whose rejections are listed."""
+REJECTED = "refused"
+"""The code of problems with objects from which proxies reject resources."""
 _UNPROTECTED = frozenset({"DISABLE", "SIMPLE"})
 """TLS modes of clients that a server with STRICT mutual TLS rejects."""
 
@@ -76,11 +81,19 @@ async def describe_service(sources: Sources, graph: MeshGraph, context: MeshCont
     policies = service_policies(db, target)
     rules = _destination_rules(db, target)
     proxies = await _proxies_by_ip(sources)
-    problems = [p for p, of in context.problems if ref.hostname in of or _is_about(p.object, facts)]
     peer_policies = _peer_authentications(db, target)
+    built_from = dict.fromkeys([_declaration(target), *_written(db, applied), *map(_rule_ref, rules)])
+    related = {*built_from, *(row.ref for row in policies), *_peer_refs(peer_policies)}
+    problems = [
+        p
+        for p, of in context.problems
+        if ref.hostname in of or _is_about(p.object, facts) or p.object in related
+        if not (p.code == REJECTED and p.object in built_from and nacks_of(db, p.object))  # they are reasons
+    ]
     reasons = [
         *_endpoint_reasons(db, facts, target),
         *_proxy_reasons(context, ref),
+        *_rejections(db, built_from),
         *(reason for route in routes for reason in route.reasons),
         *_tls_reasons(facts, rules, peer_policies),
         *_access_reasons(policies),
@@ -97,7 +110,7 @@ async def describe_service(sources: Sources, graph: MeshGraph, context: MeshCont
         "ready": facts.ready,
         "total": facts.total,
         "mtls": facts.mtls,
-        "mtlsBy": [plain_ref(ObjectRef(PEER_AUTHENTICATION.id, *key)) for key in peer_policies],
+        "mtlsBy": [plain_ref(peer) for peer in _peer_refs(peer_policies)],
         "access": facts.access,
         "accounts": facts.accounts,
         "callers": [caller.plain() for caller in list_callers(policies)],
@@ -202,13 +215,38 @@ def _unready_text(total: int) -> str:
 
 
 def _proxy_reasons(context: MeshContext, ref: ServiceRef) -> Iterator[ServiceReason]:
-    for state, text in (
-        ("refused", "reject their configuration"),
-        ("stale", "have not acknowledged their configuration"),
-    ):
-        count = sum(proxy.state == state and ref in proxy.services for proxy in context.unhealthy)
-        if count:
-            yield ServiceReason("error" if state == "refused" else "warning", f"{count} of its proxies {text}.")
+    states = Counter(proxy.state for proxy in context.unhealthy if ref in proxy.services)
+    if count := states["refused"]:
+        yield ServiceReason("error", f"{count} of its proxies {rejects(count, ())}.")
+    if count := states["stale"]:
+        yield ServiceReason("warning", f"{count} of its proxies {not_responding(count)}.")
+
+
+def _rejections(db: Mesh, refs: Iterable[ObjectRef]) -> Iterator[ServiceReason]:
+    """Yield the rejections of resources that were built from the objects of a service, each of them once."""
+    seen: set[tuple[str, str]] = set()
+    for ref in refs:
+        nacks = [nack for nack in nacks_of(db, ref) if (nack.proxy, nack.type_name) not in seen]
+        seen.update((nack.proxy, nack.type_name) for nack in nacks)
+        proxies: dict[tuple[str, str], list[str]] = {}
+        for nack in nacks:
+            proxies.setdefault((nack.type_name.lower(), nack.message), []).append(nack.proxy)
+        for (name, message), names in proxies.items():
+            text = f"{first_names(names)} {rejects(len(names), (name,))}: {message}; built from"
+            yield ServiceReason("error", text, ref)
+
+
+def _written(db: Mesh, keys: Iterable[ObjectKey]) -> Iterator[ObjectRef]:
+    """Yield the objects that users wrote for VirtualServices."""
+    return (written_by(row) for key in sorted(keys) if (row := virtual_service(db, key)) is not None)
+
+
+def _rule_ref(rule: Plain) -> ObjectRef:
+    return ObjectRef(DESTINATION_RULE.id, rule["object"]["namespace"], rule["object"]["name"])
+
+
+def _peer_refs(keys: Iterable[ObjectKey]) -> list[ObjectRef]:
+    return [ObjectRef(PEER_AUTHENTICATION.id, *key) for key in keys]
 
 
 # -- rules and policies ------------------------------------------------------------------------------------------------
@@ -252,12 +290,12 @@ def _tls_reasons(facts: ServiceFacts, rules: list[Plain], by: tuple[ObjectKey, .
     server = f" (PeerAuthentication {by[-1].namespace}/{by[-1].name})" if by else ""
     for rule in rules:
         if rule["tls"] in _UNPROTECTED:
-            ref = rule["object"]
+            ref = _rule_ref(rule)
             text = (
-                f"Clients do not use the mesh's mutual TLS (DestinationRule {ref['namespace']}/{ref['name']}, "
+                f"Clients do not use the mesh's mutual TLS (DestinationRule {ref.namespace}/{ref.name}, "
                 f"tls mode {rule['tls']}), and the service requires it{server}."
             )
-            yield ServiceReason("error", text, ObjectRef(DESTINATION_RULE.id, ref["namespace"], ref["name"]))
+            yield ServiceReason("error", text, ref)
 
 
 def _access_reasons(policies: list[Object[AuthorizationPolicy]]) -> Iterator[ServiceReason]:

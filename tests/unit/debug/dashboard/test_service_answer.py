@@ -8,12 +8,14 @@ import pytest
 
 from pilot.cli.ctl.commands.service_parts import service_parts
 from pilot.cli.ctl.output import TextTable
-from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.config.group_kind import NETWORKING, SECURITY, GroupKind
 from pilot.config.problem import ObjectRef, Problem
 from pilot.debug.dashboard.graph import CachedGraph
 from pilot.debug.dashboard.mesh import MeshContext, UnhealthyProxy
 from pilot.debug.dashboard.service_answer import describe_service
 from pilot.debug.page import Refused
+from pilot.lib.xds_types import BY_SHORT_NAME
+from pilot.mesh.model.nack import Nack, NackKey
 from pilot.mesh.model.service import ServiceRef
 from testing.mesh.debug_server import sources
 from testing.mesh.listeners import service
@@ -144,8 +146,8 @@ async def test_unhealthy_proxies_and_problems_of_the_service_are_reported() -> N
     context = MeshContext([(problems[0], ()), (problems[1], ())], proxies, {})
     answer = await describe(WEB, POD, SLICE, context=context)
     assert reasons(answer) == [
-        ("error", "1 of its proxies reject their configuration."),
-        ("warning", "2 of its proxies have not acknowledged their configuration."),
+        ("error", "1 of its proxies rejects its configuration."),
+        ("warning", "2 of its proxies are not responding."),
     ]
     assert [problem["code"] for problem in answer["problems"]] == ["d"]
 
@@ -170,6 +172,45 @@ async def test_unknown_services_lead_to_routes_and_similar_names(host: str, expe
     with pytest.raises(Refused) as refused:
         await describe_service(sources(mesh_world.mesh), graph, MeshContext([], [], {}), ServiceRef(host, "a"))
     assert expected in refused.value.text
+
+
+async def test_rejections_of_what_is_built_from_the_objects_of_the_service_are_reported() -> None:
+    routes = make("VirtualService", "split", "{hosts: [web], http: [{route: [{destination: {host: web}}]}]}")
+    mesh_world = world(WEB, POD, SLICE, routes, SUBSETS)
+    ref, other = (ObjectRef(GroupKind(NETWORKING, "VirtualService"), "a", name) for name in ("split", "other"))
+    rule = ObjectRef(GroupKind(NETWORKING, "DestinationRule"), "a", "web")
+    nacks = mesh_world.mesh.nacks
+    rejections = [("client-0.b", (ref, rule)), ("client-1.b", (other,))]
+    mesh_world.mesh.commit(
+        [
+            (nacks, NackKey(proxy, BY_SHORT_NAME["rds"]), Nack(proxy, "RDS", "no such cluster", refs))
+            for proxy, refs in rejections
+        ]
+    )
+    context = MeshContext([(Problem(code="refused", object=ref, message="m"), (HOST,))], [], {})
+    graph = await CachedGraph(mesh_world.mesh).get()
+    answer = await describe_service(sources(mesh_world.mesh), graph, context, ServiceRef(HOST, "a"))
+    assert answer["reasons"] == [
+        {
+            "severity": "error",
+            "text": "client-0.b rejects its routes: no such cluster; built from",
+            "object": {"group": NETWORKING, "kind": "VirtualService", "namespace": "a", "name": "split"},
+        }
+    ]
+    assert answer["problems"] == []
+
+
+async def test_problems_of_policies_and_rules_with_other_names_are_reported() -> None:
+    rule = make("DestinationRule", "limits", "{host: web, trafficPolicy: {connectionPool: {tcp: {maxConnections: 1}}}}")
+    policy = make("AuthorizationPolicy", "callers", "{rules: [{}]}")
+    peers = make("PeerAuthentication", "mtls", "{mtls: {mode: STRICT}}")
+    refs = [
+        ObjectRef(GroupKind(group, plain["kind"]), "a", plain["metadata"]["name"])
+        for group, plain in ((NETWORKING, rule), (SECURITY, policy), (SECURITY, peers), (SECURITY, make("AuthorizationPolicy", "none", "{}")))
+    ]
+    context = MeshContext([(Problem(code=ref.name, object=ref, message="m"), ()) for ref in refs], [], {})
+    answer = await describe(WEB, POD, SLICE, rule, policy, peers, context=context)
+    assert [problem["code"] for problem in answer["problems"]] == ["limits", "callers", "mtls"]
 
 
 async def test_routes_list_destinations_with_their_endpoints() -> None:

@@ -1,0 +1,38 @@
+"""The terms for the states of proxies: every page and every message of the dashboard uses these, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+TYPE_WORDS = {
+    "cds": "clusters",
+    "eds": "endpoints",
+    "lds": "listeners",
+    "rds": "routes",
+    "sds": "secrets",
+    "ecds": "extensions",
+    "nds": "names",
+}
+"""What a proxy receives with each type of resource, by the short name of the type."""
+_NAMED = 3
+
+
+def type_words(types: Iterable[str]) -> str:
+    """Return what a proxy receives with some types, or "configuration" if there are none."""
+    return " and ".join(dict.fromkeys(TYPE_WORDS.get(name, name) for name in types)) or "configuration"
+
+
+def rejects(count: int, types: Iterable[str]) -> str:
+    """Return the phrase that some proxies reject what they were sent. It follows the name or the number of them."""
+    return f"rejects its {type_words(types)}" if count == 1 else f"reject their {type_words(types)}"
+
+
+def not_responding(count: int) -> str:
+    """Return the phrase that some proxies have not acknowledged a response for too long."""
+    return "is not responding" if count == 1 else "are not responding"
+
+
+def first_names(names: Sequence[str]) -> str:
+    """Return the first of some names, and the number of the others."""
+    rest = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")

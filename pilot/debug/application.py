@@ -50,9 +50,11 @@ def add_debug(app: web.Application, sources: Sources) -> None:
     app.on_response_prepare.append(_add_version(sources.build.version))
     if not sources.settings.pages:
         return
-    app.router.add_route("*", "/", _index(sources))
-    app.router.add_route("*", "/debug", _index(sources))
-    Dashboard(sources, functools.partial(_visible_sources, sources)).add_to(app)
+    dashboard = Dashboard(sources, functools.partial(_visible_sources, sources))
+    index = _index(sources, dashboard)
+    app.router.add_route("*", "/", index)
+    app.router.add_route("*", "/debug", index)
+    dashboard.add_to(app)
     for page in (page for pages in sections(sources.settings).values() for page in pages):
         app.router.add_route("*", page.path, _page(sources, page))
     if sources.settings.profiles:
@@ -189,9 +191,13 @@ async def _identities(sources: Sources, request: web.Request) -> Sequence[str]:
     )
 
 
-def _index(sources: Sources) -> Handler:
+def _index(sources: Sources, dashboard: Dashboard) -> Handler:
     async def handle(request: web.Request) -> web.Response:
-        page_html = render_index(sections(sources.settings), sources if is_loopback(request) else None)
+        if is_loopback(request):
+            async with sources.slots.hold(None):
+                page_html = render_index(sections(sources.settings), sources, (await dashboard.findings())[0])
+        else:
+            page_html = render_index(sections(sources.settings))
         return web.Response(text=page_html, content_type="text/html")
 
     return handle

@@ -223,8 +223,10 @@ class MeshHealth:
                 self._by_gateway[key, proxy.state] += 1
 
     def of_service(self, facts: ServiceFacts) -> dict[str, int]:
-        """Return the numbers of a service, with those of its policies. An object that has the service's name is taken to
-        configure it."""
+        """Return the numbers of a service, with those of its policies.
+
+        An object that has the service's name is taken to configure it.
+        """
         name, ref = facts.host.partition(".")[0], ServiceRef(facts.host, facts.namespace)
         problems = {
             level: max(

@@ -63,6 +63,7 @@ class Dashboard:
     def __init__(self, sources: Sources, access: Access) -> None:
         self._sources, self._access = sources, access
         self._stream = EventStream(sources)
+        self.findings = self._stream.findings
 
     def add_to(self, app: web.Application) -> None:
         """Add the routes of the dashboard's page, files and data."""

@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
-from pilot.config.problem import Problem, Severity, plain_problem, plain_ref
+from pilot.config.problem import ObjectRef, Problem, Severity, plain_problem, plain_ref
 from pilot.debug.certificates import list_certificates
+from pilot.debug.dashboard.findings import MeshState, count_services, faults_in, find_all
 from pilot.debug.dashboard.fleet import ProxyRow, ProxyRows
 from pilot.debug.dashboard.graph import CachedGraph
 from pilot.debug.dashboard.mesh import (
@@ -22,8 +23,9 @@ from pilot.debug.dashboard.mesh import (
     services_of_proxy,
 )
 from pilot.debug.dashboard.traffic import Traffic
+from pilot.debug.finding_parts import MeshFinding
 from pilot.debug.history import resident_memory
-from pilot.debug.slices import collect_all
+from pilot.debug.slices import collect_all, collect_present
 from pilot.debug.sources import Sources
 from pilot.lib.logging.log import scope
 from pilot.lib.loop_watchdog import Stall
@@ -65,6 +67,9 @@ class EventStream:
         self._revision: Any = None
         self._point = 0
         self._counters = (0, 0, 0.0)
+        self._certificates: list[dict[str, Any]] = []
+        self._faults: tuple[int, list[ObjectRef]] = (-1, [])
+        self._findings: list[dict[str, Any]] = []
 
     async def events(self) -> AsyncIterator[bytes]:
         """Yield events in the text/event-stream format: first a `state`, then a `change` every second."""
@@ -108,6 +113,19 @@ class EventStream:
             counts = {name: of["proxies"] for name, of in self._shown["fleet"]["namespaces"].items()}
             return MeshContext(problems, self._unhealthy, counts)
 
+    async def findings(self) -> list[MeshFinding]:
+        """Return what is wrong with the mesh, the worst first."""
+        async with self._refreshing:
+            if not self._pages:
+                await self._poll()
+            return await self._find(await list_certificates(self._sources))
+
+    async def _find(self, certificates: list[dict[str, Any]]) -> list[MeshFinding]:
+        db = self._sources.db
+        if self._faults[0] != db.revision:
+            self._faults = db.revision, await collect_present(faults_in(db))
+        return find_all(MeshState(self._shown, certificates, self._faults[1], count_services(db)), time.time())
+
     def close(self) -> None:
         """Close the streams of all pages. The pages will try to reconnect."""
         for queue in self._pages:
@@ -126,13 +144,15 @@ class EventStream:
 
     async def _state(self) -> dict[str, Any]:
         """Return the initial state for a page."""
+        self._certificates = await list_certificates(self._sources)
         return {
             "time": time.time(),
             "build": str(self._sources.build),
             "pod": self._sources.pod,
             "traffic": self.traffic.is_enabled,
             "history": list(self._sources.history.points),
-            "certificates": await list_certificates(self._sources),
+            "certificates": self._certificates,
+            "findings": [finding.plain() for finding in await self._find(self._certificates)],
             **self._measurements(),
             **self._shown,
         }
@@ -152,6 +172,9 @@ class EventStream:
             changes["changes"] = [c for c in self._shown["changes"] if last.get(c["number"]) != c]
         if self.graph.number != shown.get("graph"):
             self._shown["graph"] = changes["graph"] = self.graph.number
+        findings = [finding.plain() for finding in await self._find(self._certificates)]
+        if findings != self._findings:
+            self._findings = changes["findings"] = findings
         if points.number != self._point:
             self._point = points.number
             changes["point"] = points.points[-1]

@@ -12,19 +12,24 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pilot.config.kinds.istio import SERVICE_ENTRY, VIRTUAL_SERVICE
 from pilot.config.kinds.kubernetes import SERVICE
+from pilot.debug.finding_parts import MeshFinding, Part, ViewLink, moment_text
 from pilot.debug.page import Page
 from pilot.debug.sources import ConnectedProxy, Sources
 
 _TEMPLATE = string.Template(
     importlib.resources.files("pilot.debug.pages").joinpath("index.html").read_text(encoding="utf-8")
 )
+DASHBOARD = "/debug/dashboard"
 _SHOWN_PROXIES = 50
 _FORM = "one-proxy"
 _PROXY_PAGES = {"configuration": "config_dump", "endpoints": "edsz", "scope": "sidecarz", "watches": "adsz"}
 
 
-def render_index(sections: Mapping[str, Iterable[Page]], sources: Sources | None) -> str:
-    """Return the index as HTML. `sources` is None if the caller may not access connections and configuration."""
+def render_index(
+    sections: Mapping[str, Iterable[Page]], sources: Sources | None = None, headline: MeshFinding | None = None
+) -> str:
+    """Return the index as HTML, which begins with the headline of the dashboard. The caller may not access connections
+    and configuration if `sources` is None."""
     connections = (
         sorted(sources.fleet.connections(), key=lambda connection: connection.id) if sources is not None else []
     )
@@ -32,7 +37,20 @@ def render_index(sections: Mapping[str, Iterable[Page]], sources: Sources | None
     section_html = "".join(
         f"<h2>{html.escape(title)}</h2>\n{_section(list(pages), connections)}" for title, pages in sections.items()
     )
-    return _TEMPLATE.substitute(title="pilot-discovery", summary=summary, sections=section_html)
+    answer = _headline(headline, time.time()) if headline is not None else ""
+    return _TEMPLATE.substitute(title="pilot-discovery", headline=answer, summary=summary, sections=section_html)
+
+
+def _headline(finding: MeshFinding, now: float) -> str:
+    """Return the sentence that says what is wrong, with links into the dashboard."""
+    text = "".join(_part(part, now) for part in finding.parts)
+    return f'<p class="headline {finding.level}">{text} <a href="{DASHBOARD}">Open the dashboard</a></p>\n'
+
+
+def _part(part: Part, now: float) -> str:
+    if isinstance(part, ViewLink):
+        return f'<a href="{html.escape(DASHBOARD + part.href)}">{html.escape(part.text)}</a>'
+    return html.escape(part if isinstance(part, str) else moment_text(part, now))
 
 
 def _facts(sources: Sources) -> str:
@@ -42,7 +60,7 @@ def _facts(sources: Sources) -> str:
         ("proxies connected", len(sources.fleet.connections()), ""),
         ("services", len(SERVICE.table(sources.db)) + len(SERVICE_ENTRY.table(sources.db)), ""),
         ("virtual services", len(VIRTUAL_SERVICE.table(sources.db)), ""),
-        ("problems", problems, "bad" if problems else ""),
+        ("errors, warnings and notes", problems, "bad" if problems else ""),
     ]
     items = "".join(
         f'<li class="{kind}"><b>{html.escape(str(value))}</b><span>{name}</span></li>' for name, value, kind in facts

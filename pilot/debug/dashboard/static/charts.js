@@ -10,7 +10,7 @@ export const pointOf = (values) => (Array.isArray(values) ? Object.fromEntries(F
 const rate = (name, scale = 1) => (point, before) => (before && point.time > before.time ? Math.max(0, (scale * (point[name] - before[name])) / (point.time - before.time)) : null);
 const level = (name) => (point) => point[name];
 const CHARTS = [
-  ["Proxies", [["connected", level("proxies")], ["not up to date", level("waiting"), "warn"], ["refusing", level("refusing"), "bad"]], number],
+  ["Proxies", [["connected", level("proxies")], ["not up to date", level("waiting"), "warn"], ["rejecting", level("refusing"), "bad"]], number],
   ["Responses per second", [["responses", rate("responses")]], (n) => (n < 10 ? n.toFixed(1) : number(Math.round(n)))],
   ["Bytes per second", [["bytes", rate("bytes")]], bytes],
   ["CPU of the control plane", [["CPU", rate("cpu", 100)]], (n) => `${n < 10 ? n.toFixed(1) : Math.round(n)} %`],

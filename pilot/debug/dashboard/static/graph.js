@@ -1,5 +1,6 @@
 // The graph: gateways and namespaces, or the services of one namespace with their neighbours.
 import { compare, count, cutAt, h, mark, number, s, shortHost, span, to, toPlace, toService } from "./dom.js";
+import { rejecting, silent } from "./answer.js";
 import { layered, path, stacked } from "./layout.js";
 
 const MOST = 60, BATCH = 15; // boxes of services in a graph, and boxes or lines that are drawn in a frame
@@ -12,8 +13,8 @@ export const isUnready = (node) => node.total > 0 && !node.ready;
 // The state of a place in words, worst first.
 export function wordsOf(node) {
   const words = [
-    node.refused && `${count(node.refused, "proxy rejects", "proxies reject")} configuration`, node.errors && count(node.errors, "error"),
-    node.stale && `${count(node.stale, "proxy does", "proxies do")} not answer`, node.unready && `${count(node.unready, "service")} without ready endpoints`,
+    node.refused && `${rejecting(node.refused)} configuration`, node.errors && count(node.errors, "error"),
+    node.stale && silent(node.stale), node.unready && `${count(node.unready, "service")} without ready endpoints`,
     isUnready(node) && (node.total === 1 ? "the only endpoint is not ready" : `none of ${node.total} endpoints is ready`), node.total === 0 && "no endpoints",
     node.empty && `${count(node.empty, "service")} without endpoints`, node.faults && (node.count === undefined ? "faults are injected" : `${count(node.faults, "service")} with injected faults`), node.warnings && count(node.warnings, "warning"),
   ].filter(Boolean);
@@ -261,7 +262,7 @@ export function legend(traffic) {
     "div", { class: "legend" },
     h("span", {}, h("i", { class: "line route" }), "routed by a VirtualService or HTTPRoute"), h("span", {}, h("i", { class: "line policy" }), "admitted by an AuthorizationPolicy"),
     traffic ? h("span", {}, h("i", { class: "line traffic" }), "traffic: requests, success, p99") : null,
-    mark("ok", "healthy"), mark("warn", "warning, not ready or not answering"), mark("bad", "error or rejected"),
+    mark("ok", "healthy"), mark("warn", "warning, not ready or not responding"), mark("bad", "error or rejected"),
     h("span", {}, icon("lock"), " mutual TLS required"), h("span", {}, icon("unlocked"), " plain text accepted"), h("span", {}, icon("shield"), " only some callers"), h("span", {}, icon("closed"), " no callers"),
   );
 }

@@ -1,11 +1,9 @@
 // Lists: problems, proxies, changes and certificates.
 import { ago, bytes, clock, command, count, duration, fold, h, link, list, mark, nameOf, number, objectLink, section, serviceLink, span, table, to, toObject, toProxy, zone } from "./dom.js";
-import { changeName, ELSEWHERE, errorOf, isUsed, listed, proxyName, typesOf } from "./answer.js";
+import { changeName, errorOf, isUsed, listed, proxyName, STATE, STATE_TEXT, stateText } from "./answer.js";
 
 const MOST = 100, RECENT = 8, NAMED = 3, MANY = 100, DAY = 86400;
 export const LEVEL = { error: "bad", warning: "warn", info: "note" };
-export const STATE = { refused: "bad", stale: "warn", waiting: "busy", synced: "ok" };
-const STATE_TEXT = { refused: "rejects", stale: "not responding", waiting: "updating", synced: "up to date" };
 
 export const problemLink = (problem) => (problem.kind ? link(toObject({ ...problem, group: problem.group || "", namespace: problem.namespace || "" }, problem.path || ""), `${problem.kind} ${nameOf(problem)}`) : h("b", {}, problem.file || "file"));
 
@@ -27,12 +25,12 @@ const filterLinks = (label, name, options, query, base) => h(
 
 export function drawProblems(state, query) {
   const { counts, items } = state.problems, severity = query.get("severity") || "", namespace = query.get("namespace") || "", about = query.get("about") || "", code = query.get("code") || "";
-  const matching = items.filter((one) => (!severity || one.severity === severity) && (!namespace || one.namespace === namespace) && (!about || nameOf(one) === about) && (!code || (code === "-elsewhere" ? !ELSEWHERE.has(one.code) : one.code === code)));
-  const options = [["", `all ${number(counts.errors + counts.warnings + (counts.infos || 0))}`], ["error", count(counts.errors, "error")], ["warning", count(counts.warnings, "warning")], ["info", count(counts.infos || 0, "note")]];
+  const matching = items.filter((one) => (!severity || one.severity === severity) && (!namespace || one.namespace === namespace) && (!about || nameOf(one) === about) && (!code || one.code === code));
+  const options = [["", `all ${count(counts.errors + counts.warnings + (counts.infos || 0), "problem")}`], ["error", count(counts.errors, "error")], ["warning", count(counts.warnings, "warning")], ["info", count(counts.infos || 0, "note")]];
   return [
     h("h2", {}, "Problems"), filterLinks("Severity", "severity", options, query, to("problems")),
     namespace ? h("p", {}, `In namespace ${namespace}. `, link(to("problems"), "Show all")) : null,
-    code === "-elsewhere" ? h("p", {}, "Without rejections by proxies and services without ready endpoints. ", link(to("problems"), "Show all")) : null,
+    code ? h("p", {}, "Only those of the kind ", h("code", {}, code), ". ", link(to("problems"), "Show all")) : null,
     matching.length ? list(matching.slice(0, MOST), problemItem) : h("p", { class: "none" }, items.length ? "No problem of this sort." : "There are no problems."),
     matching.length > MOST ? h("p", {}, `${number(matching.length - MOST)} more: choose a severity, or see `, link("/debug/problemz?pretty", "all as JSON"), ".") : null,
     h("p", { class: "soft" }, "CLI:"), command(`pilotctl problems${namespace ? ` -n ${namespace}` : ""}`),
@@ -52,27 +50,22 @@ export function drawProxies(answer, query, now, go) {
   ]);
   return [
     h("h2", {}, namespace ? `Proxies in ${namespace}` : "Proxies"), input,
-    filterLinks("State", "state", [["", "all"], ["refused", "rejecting"], ["stale", "not responding"], ["waiting", "updating"], ["synced", "up to date"]], query, to("proxies")),
+    filterLinks("State", "state", [["", "all"], ...Object.entries(STATE_TEXT)], query, to("proxies")),
     rows.length ? table(["proxy", "state", "type", "version", "connected for"], rows) : h("p", { class: "none" }, text || state || namespace ? "No proxy matches." : "No proxy is connected."),
     total > rows.length ? h("p", {}, `${number(total - rows.length)} more: filter by name.`) : null,
     h("p", { class: "soft" }, "CLI:"), command("pilotctl proxy-status"),
   ];
 }
 
-export function stateText(row, now) {
-  if (row.state === "refused") return `rejects ${typesOf(row.error_types)} since ${clock(row.error_since)} (${span(now - row.error_since)})`;
-  return row.state === "stale" ? `has not acknowledged for ${span(now - row.waits_since)}` : STATE_TEXT[row.state];
-}
-
 // How far a change has been delivered: a bar and numbers. The tooltip has the times and the costs.
 export function delivery(change, { unhealthy }) {
   const total = change.proxies - (change.unchanged || 0);
-  if (!total) return h("span", { class: "delivery soft", title: cost(change) }, "affects no proxy");
+  if (!total) return h("span", { class: "delivery soft", title: cost(change) }, "affected no proxy");
   const since = unhealthy.filter((row) => row.state === "refused" && row.error_since < change.time).length; // they rejected an earlier change too
   const before = Math.min(change.refused || 0, since), refused = (change.refused || 0) - before;
   const done = change.acknowledged || 0, gone = change.gone || 0;
-  const bar = h("span", { class: "bar", role: "img", "aria-label": `${done} of ${total} proxies` }, h("i", { class: "ok", style: { width: `${(100 * done) / total}%` } }), h("i", { class: "bad", style: { width: `${(100 * refused) / total}%` } }));
-  const more = [refused && `${number(refused)} rejected`, before && `${number(before)} still ${before === 1 ? "rejects" : "reject"} an earlier one`, gone && `${number(gone)} disconnected`].filter(Boolean).join(", ");
+  const bar = h("span", { class: "bar", role: "img", "aria-label": `${done} of the ${total} proxies that it affected have it` }, h("i", { class: "ok", style: { width: `${(100 * done) / total}%` } }), h("i", { class: "bad", style: { width: `${(100 * refused) / total}%` } }));
+  const more = [refused && `${number(refused)} ${refused === 1 ? "rejects" : "reject"} it`, before && `${number(before)} ${before === 1 ? "rejects" : "reject"} an earlier one`, gone && `${number(gone)} disconnected`].filter(Boolean).join(", ");
   const lasts = !change.done && `for ${span(change.seconds || 0)}`;
   return h("span", { class: "delivery", title: cost(change) }, bar, h("span", { class: refused ? "bad" : "" }, `${number(done)}/${number(total)}${more ? `, ${more}` : ""}`), lasts ? h("span", { class: "soft" }, lasts) : null);
 }
@@ -104,12 +97,11 @@ const fieldsOf = (one) => (one.fields?.length ? h("ul", { class: "fields" }, one
 const changed = (one, problems) => [`${ACTION[one.action]} `, one.kind === "MeshConfig" ? h("b", {}, `${one.kind} ${one.name}`) : objectLink(one), errorMark(one, problems)];
 const origin = (one) => [one.source ? h("span", { class: "soft" }, ` from ${one.source.startsWith("/") ? one.source.split("/").slice(-2).join("/") : one.source}`) : null, one.manager ? h("span", { class: "soft" }, ` by ${one.manager}`) : null];
 const when = (change) => h("span", {}, h("time", {}, clock(change.time, true)), h("span", { class: "soft age", "data-time": change.time }, ago(change.time)));
-const endpointsOf = (change) => count(change.endpoints, "Pod or EndpointSlice", "Pods and EndpointSlices");
 
 export function changeItem(change, { problems: { items }, fleet }) {
   const objects = change.objects.map((one) => h("li", {}, changed(one, items), origin(one), fieldsOf(one)));
-  const more = change.total - objects.length;
-  const list = h("ul", {}, objects, more > 0 ? h("li", { class: "soft" }, `and ${number(more)} more objects`) : null, change.endpoints ? h("li", { class: "soft" }, endpointsOf(change)) : null);
+  const more = change.total + change.endpoints - objects.length;
+  const list = h("ul", {}, objects, more > 0 ? h("li", { class: "soft" }, `and ${count(more, "more object")}`) : null);
   return h("li", { class: "change" }, h("div", { class: "line" }, when(change), delivery(change, fleet)), objects.length > 3 ? fold(`change ${change.number}`, changeName(change), false, list) : list);
 }
 
@@ -124,17 +116,17 @@ export function recentChanges(state) {
 
 // The first objects of a change, those with errors first, and the number of the others.
 function brief(change, problems) {
-  if (change.total > MANY) return [count(change.total, "object"), change.endpoints ? ` and ${endpointsOf(change)}` : ""];
-  const first = [...change.objects].sort((a, b) => Boolean(errorOfObject(b, problems)) - Boolean(errorOfObject(a, problems))).slice(0, NAMED), rest = change.total - first.length;
-  const more = [rest > 0 && `${number(rest)} more`, change.endpoints && endpointsOf(change)].filter(Boolean).join(" and ");
+  const total = change.total + change.endpoints;
+  if (total > MANY) return count(total, "object");
+  const first = [...change.objects].sort((a, b) => Boolean(errorOfObject(b, problems)) - Boolean(errorOfObject(a, problems))).slice(0, NAMED), rest = total - first.length;
   const fields = change.objects.flatMap((one) => one.fields || []), others = fields.length - 1;
-  return [first.map((one, index) => [index ? ", " : "", changed(one, problems)]), fields.length ? h("span", { class: "soft field" }, " ", fieldChange(fields[0]), others > 0 ? ` and ${count(others, "more field")}` : "") : null, more ? h("span", { class: first.length ? "soft" : "" }, `${first.length ? " and " : ""}${more}`) : null];
+  return [first.map((one, index) => [index ? ", " : "", changed(one, problems)]), fields.length ? h("span", { class: "soft field" }, " ", fieldChange(fields[0]), others > 0 ? ` and ${count(others, "more field")}` : "") : null, rest > 0 ? h("span", { class: "soft" }, ` and ${count(rest, "more object")}`) : null];
 }
 
 export function drawChanges(state, query) {
   const name = query.get("about") || "", matching = name ? state.changes.filter((change) => change.objects.some((one) => nameOf(one) === name)) : state.changes;
   return [
-    h("h2", {}, "What changed"), name ? h("p", {}, `Changes of ${name}. `, link(to("changes"), "Show all")) : h("p", { class: "soft" }, `The last changes of the configuration, newest first, and how many proxies have them. All times are those of this browser (${zone()}).`),
+    h("h2", {}, "What changed"), name ? h("p", {}, `Changes of ${name}. `, link(to("changes"), "Show all")) : h("p", { class: "soft" }, `The last changes of the configuration, newest first. 247/250 means: it affected 250 proxies when it was made, and 247 of them have it. The page of an object counts the proxies that it affects now. All times are those of this browser (${zone()}).`),
     matching.length ? list(matching.slice(0, MOST), (change) => changeItem(change, state)) : h("p", { class: "none" }, "Nothing has changed since the control plane started."),
   ];
 }

@@ -53,9 +53,9 @@ function delivered(delivery) {
   const { affected, acknowledged, lacking } = delivery, time = delivery.since || delivery.time, since = time ? ` since ${clock(time, true)}` : "";
   const rest = delivery.refused + delivery.starting + delivery.waiting + delivery.sent + delivery.unknown - lacking.length;
   const reasons = lacking.length ? h("ul", { class: "items" }, lacking.map((one) => h("li", {}, link(toProxy(one.id), one.proxy), ` ${one.reason}`)), rest > 0 ? h("li", { class: "soft" }, `and ${number(rest)} more`) : null) : null;
-  if (!affected) return [h("p", {}, mark("ok", `In force${since}. It affects no connected proxy.`)), reasons];
+  if (!affected) return [h("p", {}, mark("ok", `In force${since}. It affects no connected proxy now.`)), reasons];
   const all = acknowledged === affected, who = all ? affected === 1 ? "It has it" : "All of them have it" : `${number(acknowledged)} of them ${acknowledged === 1 ? "has" : "have"} it`;
-  return [h("p", {}, mark(all ? "ok" : delivery.refused ? "bad" : "busy", `Affects ${count(affected, "proxy", "proxies")}. ${who}${all ? since : ""}.`)), reasons];
+  return [h("p", {}, mark(all ? "ok" : delivery.refused ? "bad" : "busy", `Affects ${count(affected, "proxy", "proxies")} now. ${who}${all ? since : ""}.`)), reasons];
 }
 
 export function drawObject(answer, state, path) {

@@ -1,7 +1,6 @@
 // One proxy: its state by type, its resources, and the objects that each resource was built from.
 import { ask, clock, code, command, count, h, link, mark, nameOf, number, objectLink, section, serviceLink, show, span, table, to, toProxy } from "./dom.js";
-import { STATE, stateText } from "./lists.js";
-import { proxyName } from "./answer.js";
+import { proxyName, STATE, STATE_TEXT, stateText } from "./answer.js";
 
 const TYPES = [["cds", "clusters", "clusters"], ["lds", "listeners", "listeners"], ["rds", "routes", "routes"], ["eds", "endpoints", "endpoints"], ["sds", "secrets", "secrets"], ["ecds", "extensions", "ecds"]];
 const titleOf = (type) => (TYPES.find(([name]) => name === type) || [type, type])[1];
@@ -10,7 +9,7 @@ export function drawProxy(answer, type, resource, now) {
   const tabs = h("nav", { class: "filters", "aria-label": "Resources" }, answer.types.map((one) => h("a", { href: toProxy(answer.id, one.type), "aria-current": one.type === type ? "true" : null }, titleOf(one.type), one.error ? " (rejected)" : "")));
   const rows = answer.types.map((one) => [
     link(toProxy(answer.id, one.type), titleOf(one.type)),
-    one.error ? mark("bad", `rejected since ${clock(one.since)}`) : one.waits ? mark(now - one.sent > 10 ? "warn" : "busy", `no answer for ${span(now - one.sent)}`) : mark("ok", "up to date"),
+    one.error ? mark("bad", `rejected since ${clock(one.since)}`) : one.waits ? mark(now - one.sent > 10 ? "warn" : "busy", `${now - one.sent > 10 ? STATE_TEXT.stale : STATE_TEXT.waiting} for ${span(now - one.sent)}`) : mark("ok", STATE_TEXT.synced),
     one.sent ? `${clock(one.sent, true)}` : "never", one.error ? [code(one.error), one.causes.length ? h("p", {}, "built from ", one.causes.map((ref, index) => [index ? ", " : "", objectLink(ref)])) : null] : "",
   ]);
   const pod = answer.proxy;

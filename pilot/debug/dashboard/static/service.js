@@ -1,11 +1,11 @@
 // One service: why requests fail, who may call it, routes, rules, endpoints and what changed. And one namespace, one line.
 import { ask, clock, command, compare, count, fold, h, link, mark, nameOf, number, objectLink, section, serviceLink, shortHost, show, table, to, toObject, toProxy } from "./dom.js";
-import { changeItem, LEVEL, problemItem, STATE, stateText } from "./lists.js";
+import { changeItem, LEVEL, problemItem } from "./lists.js";
 import { levelOf, nameOfPlace, rateText, wordsOf } from "./graph.js";
-import { listed, proxyName } from "./answer.js";
+import { listed, nameOfProxy, proxyName, STATE, stateText } from "./answer.js";
 
 const MOST = 100; // services that are listed
-const PLAIN_TEXT = { STRICT: "refused (STRICT)", PERMISSIVE: "accepted (PERMISSIVE)", DISABLE: "expected (DISABLE): the service does not use mutual TLS" };
+const PLAIN_TEXT = { STRICT: "rejected (STRICT)", PERMISSIVE: "accepted (PERMISSIVE)", DISABLE: "expected (DISABLE): the service does not use mutual TLS" };
 
 export function drawService(service, state) {
   const { host, namespace } = service, name = shortHost(host, namespace);
@@ -25,7 +25,7 @@ export function drawService(service, state) {
   ];
 }
 
-const podOf = (service) => service.endpoints.find((one) => one.proxy).proxy.replace(/-\d+$/, "");
+const podOf = (service) => nameOfProxy(service.endpoints.find((one) => one.proxy).proxy);
 
 function verdict(service, traffic) {
   const failing = traffic && traffic.errors > 0.01 * traffic.rate ? [{ severity: "error", text: `${((100 * traffic.errors) / traffic.rate).toFixed(1)} % of its requests fail with a status of 5xx.` }] : [];
@@ -51,7 +51,7 @@ const requestsOf = ({ text }) => text === "every request" ? text : h("code", {},
 const texts = (requests) => requests.map((one, index) => [index ? ", " : "", requestsOf(one)]);
 const policiesOf = (requests) => [...new Map(requests.map((one) => [nameOf(one.by), one.by])).values()].map((by, index) => [index ? ", " : "", objectLink(by)]);
 
-// The requests that DENY policies refuse.
+// The requests that DENY policies deny.
 const except = (one) => (one.exceptions.length ? [", except ", texts(one.exceptions), " (", policiesOf(one.exceptions), ")"] : "");
 
 // A caller with the requests that it may make, and the policies that say so.
@@ -75,7 +75,7 @@ function plainText(service) {
   if (!PLAIN_TEXT[service.mtls]) return null;
   const by = service.mtlsBy[service.mtlsBy.length - 1], isOpen = service.mtls !== "STRICT", needed = isOpen ? service.identityBy : [];
   return h("p", {}, "Plain text is ", h("b", {}, PLAIN_TEXT[service.mtls]), by ? [" because of ", objectLink(by)] : ": no PeerAuthentication applies, and this is the default of the mesh",
-    needed.length ? ["; but ", listed(needed.map((one) => objectLink(one)), " and "), needed.length === 1 ? " refuses" : " refuse", " callers without an identity"] : "", ".");
+    needed.length ? ["; but ", listed(needed.map((one) => objectLink(one)), " and "), needed.length === 1 ? " denies" : " deny", " callers without an identity"] : "", ".");
 }
 
 function policy(one) {
@@ -127,7 +127,7 @@ function rule(one) {
 function endpoints(service) {
   if (!service.endpoints.length) return h("p", { class: "none" }, service.total < 0 ? "Requests go to the address that clients choose." : "It has no endpoints.");
   const local = service.endpoints.some((one) => one.locality), heads = ["endpoint", "health", "proxy", "version", ...(local ? ["locality"] : [])];
-  const rows = service.endpoints.map((one) => [`${one.address}:${one.port}`, mark(one.ready ? "ok" : "bad", one.ready ? "ready" : one.health === "Draining" ? "draining" : "not ready"), one.proxy ? link(toProxy(one.proxy), one.proxy.replace(/-\d+$/, "")) : one.inMesh ? "not connected here" : "no proxy", one.version, ...(local ? [one.locality] : [])]);
+  const rows = service.endpoints.map((one) => [`${one.address}:${one.port}`, mark(one.ready ? "ok" : "bad", one.ready ? "ready" : one.health === "Draining" ? "draining" : "not ready"), one.proxy ? link(toProxy(one.proxy), nameOfProxy(one.proxy)) : one.inMesh ? "not connected" : "no proxy", one.version, ...(local ? [one.locality] : [])]);
   return [table(heads, rows), service.total > rows.length ? h("p", {}, `${number(service.total - rows.length)} more.`) : null];
 }
 

@@ -206,7 +206,12 @@ async def test_problems_of_policies_and_rules_with_other_names_are_reported() ->
     peers = make("PeerAuthentication", "mtls", "{mtls: {mode: STRICT}}")
     refs = [
         ObjectRef(GroupKind(group, plain["kind"]), "a", plain["metadata"]["name"])
-        for group, plain in ((NETWORKING, rule), (SECURITY, policy), (SECURITY, peers), (SECURITY, make("AuthorizationPolicy", "none", "{}")))
+        for group, plain in (
+            (NETWORKING, rule),
+            (SECURITY, policy),
+            (SECURITY, peers),
+            (SECURITY, make("AuthorizationPolicy", "none", "{}")),
+        )
     ]
     context = MeshContext([(Problem(code=ref.name, object=ref, message="m"), ()) for ref in refs], [], {})
     answer = await describe(WEB, POD, SLICE, rule, policy, peers, context=context)

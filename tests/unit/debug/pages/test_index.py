@@ -44,7 +44,7 @@ def test_index_lines(pages: Sources, monkeypatch: pytest.MonkeyPatch) -> None:
         ("", 2, "proxies connected"),
         ("", 2, "services"),
         ("", 0, "virtual services"),
-        ("bad", 1, "problems"),
+        ("bad", 1, "errors, warnings and notes"),
     ]
     items = "".join(f'<li class="{kind}"><b>{value}</b><span>{name}</span></li>' for kind, value, name in facts)
     head = '<div class="box"><table><tr><th>proxy</th><th>since</th><th>show</th></tr>'
@@ -63,7 +63,7 @@ def test_index_lines(pages: Sources, monkeypatch: pytest.MonkeyPatch) -> None:
         "</table></div>",
     ]
     sections = {"All & everything": [mesh_page], "One": [proxy_page]}
-    assert index_lines(render_index(sections, None)) == anonymous
+    assert index_lines(render_index(sections)) == anonymous
     options = '<option value="cup-1.mugs-4"><option value="tea-1.shop-3">'
     with_options = [line.replace("</datalist>", f"{options}</datalist>") for line in anonymous]
     assert index_lines(render_index(sections, pages)) == [

@@ -1,0 +1,251 @@
+"""What is wrong with the mesh, in sentences with links. The first finding is the headline of the dashboard."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pilot.config.kinds.istio import SERVICE_ENTRY, VIRTUAL_SERVICE
+from pilot.config.kinds.kubernetes import SERVICE
+from pilot.config.networking.virtual_service import VirtualService
+from pilot.config.object import Object
+from pilot.config.problem import ObjectRef, plain_ref
+from pilot.debug.finding_parts import (
+    LEVELS,
+    FindingLevel,
+    MeshFinding,
+    Moment,
+    Part,
+    Plain,
+    ViewLink,
+    number_of,
+    object_link,
+    proxy_link,
+)
+from pilot.debug.terms import not_responding, rejects
+from pilot.lib.text import cut
+from pilot.mesh.tables.database import Mesh
+
+REJECTED, UNREADY = "refused", "no-ready-endpoint"
+_APART = frozenset({REJECTED, UNREADY, "certificate-expired"})
+"""Codes of errors that have their own sentences."""
+_SUSPECTS = ("EnvoyFilter", "VirtualService", "HTTPRoute", "Gateway", "DestinationRule")
+"""Kinds that cause most rejections, the most likely first."""
+_DAY = 86400.0
+SOON = 7 * _DAY
+"""Seconds before its end from which on a certificate is reported."""
+MANY = 0.1
+"""The share of proxies that are not responding from which on this is an error."""
+_LONGEST_ERROR, _LONGEST_MESSAGE = 200, 160
+
+
+class MeshState(NamedTuple):
+    """What findings are derived from. `shown` has the parts `fleet`, `problems` and `changes` of the event stream.
+
+    `faults` are the VirtualServices that inject faults, and `services` is the number of services.
+    """
+
+    shown: Mapping[str, Any]
+    certificates: Sequence[Plain]
+    faults: Sequence[ObjectRef]
+    services: int
+
+
+def find_all(state: MeshState, now: float) -> list[MeshFinding]:
+    """Return what is wrong at a Unix time: the worst first, and of equal ones those that affect most. If nothing is
+    wrong, the first finding says so."""
+    fleet = state.shown["fleet"]
+    results = [
+        *_rejections(fleet, state.shown["changes"], now),
+        *_errors(state.shown["problems"]),
+        *_silent(fleet),
+        *_certificates(state.certificates, now),
+        *_faults(state.faults),
+        *_delivery(fleet, state.shown["changes"]),
+    ]
+    if not any(one.level in ("bad", "warn") for one in results):
+        results.append(_calm(fleet, state.services))
+    return sorted(results, key=lambda one: (LEVELS.index(one.level), -one.impact))
+
+
+def fault_of(row: Object[VirtualService]) -> ObjectRef | None:
+    """Return the reference to a VirtualService if it injects faults."""
+    faults = (rule.fault for rule in row.spec.http)
+    return row.ref if any(fault is not None and (fault.abort or fault.delay) for fault in faults) else None
+
+
+def faults_in(db: Mesh) -> Iterator[ObjectRef | None]:
+    """Yield each VirtualService that injects faults, and None for the others."""
+    return (fault_of(row) for _, row in list(VIRTUAL_SERVICE.table(db).rows()))
+
+
+def count_services(db: Mesh) -> int:
+    """Return the number of Services and ServiceEntries."""
+    return len(SERVICE.table(db)) + len(SERVICE_ENTRY.table(db))
+
+
+# -- proxies -----------------------------------------------------------------------------------------------------------
+
+
+def _rejections(fleet: Plain, changes: Sequence[Plain], now: float) -> Iterator[MeshFinding]:
+    """Yield what rejecting proxies say, and the objects that the rejected resources were built from."""
+    rows, total = [row for row in fleet["unhealthy"] if row["state"] == "refused"], fleet["refused"]
+    if not rows:
+        return
+    first = rows[0]
+    types = dict.fromkeys(name for row in rows for name in row["error_types"])
+    since = min((row["error_since"] or now for row in rows), default=now)
+    others: tuple[Part, ...] = ()
+    if total > 1:
+        text = number_of(total - 1, "other proxy", "other proxies")
+        others = (" and ", ViewLink(text, "#/proxies?state=refused"))
+    causes = [part for ref in _causes(rows, changes)[:4] for part in (" and ", object_link(ref))][1:]
+    yield MeshFinding(
+        "bad",
+        (
+            proxy_link(first),
+            *others,
+            f" {rejects(total, types)} ",
+            Moment(since, "since"),
+            f": {cut(_error_of(first), _LONGEST_ERROR)}" if first["error"] else "",
+            *(("; built from ", *causes) if causes else ()),
+            ".",
+        ),
+        total,
+    )
+
+
+def _error_of(row: Plain) -> str:
+    """Return the error of a proxy in Envoy's words, without the name of the type if there is only one."""
+    error: str = row["error"]
+    return error.removeprefix(f"{row['error_types'][0]}: ") if len(row["error_types"]) == 1 else error
+
+
+def _causes(rows: Sequence[Plain], changes: Sequence[Plain]) -> list[Plain]:
+    """Return the objects that may have caused rejections, without those that changed only after the first one."""
+    since = min((row["error_since"] or math.inf for row in rows), default=math.inf)
+    changed: dict[tuple[str, ...], float] = {}
+    for change in changes:
+        for one in change["objects"]:
+            changed[_key(one)] = min(changed.get(_key(one), math.inf), change["time"])
+    causes = {_key(ref): ref for row in rows for ref in row["causes"]}
+    remaining = [ref for key, ref in causes.items() if changed.get(key, -math.inf) <= since]
+    return sorted(remaining, key=lambda ref: _SUSPECTS.index(ref["kind"]) if ref["kind"] in _SUSPECTS else math.inf)
+
+
+def _key(one: Plain) -> tuple[str, ...]:
+    return one["kind"], one["namespace"], one["name"]
+
+
+def _silent(fleet: Plain) -> Iterator[MeshFinding]:
+    """Yield that proxies are not responding."""
+    count, total = fleet["stale"], fleet["proxies"]
+    first = next((row for row in fleet["unhealthy"] if row["state"] == "stale"), None)
+    if not count:
+        return
+    since: tuple[Part, ...] = (" for ", Moment(first["waits_since"], "for")) if first is not None else ()
+    level: FindingLevel = "bad" if count > MANY * total else "warn"
+    if count == 1 and first is not None:
+        parts: tuple[Part, ...] = (proxy_link(first), f", one of {total:,} proxies, {not_responding(1)}", *since, ".")
+    else:
+        link = ViewLink(f"{count:,} of {number_of(total, 'proxy', 'proxies')}", "#/proxies?state=stale")
+        parts = (link, f" {not_responding(count)}", *((", the first", *since) if since else ()), ".")
+    yield MeshFinding(level, parts, count)
+
+
+def _delivery(fleet: Plain, changes: Sequence[Plain]) -> Iterator[MeshFinding]:
+    """Yield that a change is being delivered, unless proxies are known to delay it."""
+    for change in changes:
+        total, done = change["proxies"] - change.get("unchanged", 0), change.get("acknowledged", 0)
+        if not change["done"] and done < total and not fleet["stale"]:
+            text = (
+                f" is being delivered: {done:,} of the {number_of(total, 'proxy', 'proxies')} that it affected have it."
+            )
+            yield MeshFinding("busy", (ViewLink("A change", "#/changes"), text))
+            return
+
+
+def _calm(fleet: Plain, services: int) -> MeshFinding:
+    """Return that nothing is wrong."""
+    total, current = fleet["proxies"], fleet["synced"]
+    if not total:
+        return MeshFinding(
+            "note", ("No proxy is connected." if services else "There are no services and no proxies yet.",)
+        )
+    who = "The only proxy is" if total == 1 else f"All {total:,} proxies are"
+    text = (
+        f"{who} up to date"
+        if current == total
+        else f"{current:,} of {number_of(total, 'proxy is', 'proxies are')} up to date"
+    )
+    return MeshFinding("ok", (f"{text}, and there are no errors.",))
+
+
+# -- objects -----------------------------------------------------------------------------------------------------------
+
+
+def _errors(problems: Plain) -> Iterator[MeshFinding]:
+    """Yield the number of all errors with the first of them, and those that have a sentence of their own."""
+    errors, total = [one for one in problems["items"] if one["severity"] == "error"], problems["counts"]["errors"]
+    others = [one for one in errors if one["code"] not in _APART]
+    if others:
+        yield MeshFinding("bad", tuple(_errors_text(others[0], total)), len(others) + max(0, total - len(errors)))
+    unready = [one for one in errors if one["code"] == UNREADY]
+    if len(unready) == 1:
+        yield MeshFinding("bad", (f"{unready[0]['message']} (", _subject(unready[0]), ")."), 1)
+    elif unready:
+        link = ViewLink(number_of(len(unready), "service"), f"#/problems?severity=error&code={UNREADY}")
+        yield MeshFinding("bad", (link, f" have no ready endpoint. The first: {unready[0]['message']}."), len(unready))
+
+
+def _errors_text(first: Plain, total: int) -> Iterator[Part]:
+    message = cut(first["message"], _LONGEST_MESSAGE)
+    if total == 1:
+        yield _subject(first)
+        yield f" has an error{' at ' + first['path'] if first.get('path') else ''}: {message}."
+    else:
+        yield ViewLink(number_of(total, "error"), "#/problems?severity=error")
+        yield " in objects, the first in "
+        yield _subject(first)
+        yield f": {message}."
+
+
+def _subject(problem: Plain) -> Part:
+    """Return a link to the object with a problem, or the name of the file."""
+    if not problem.get("kind"):
+        return str(problem.get("file") or "A file")
+    return object_link({"group": "", "namespace": "", **problem}, problem.get("path", ""))
+
+
+def _certificates(certificates: Sequence[Plain], now: float) -> Iterator[MeshFinding]:
+    """Yield that certificates that are used have expired, or expire soon."""
+    used = [one for one in certificates if one["usedBy"] or not one["name"].startswith("Secret ")]
+    expired = [one for one in used if one["ends"] < now]
+    ending = [one for one in used if now <= one["ends"] < now + SOON]
+    if len(expired) == 1:
+        moment = Moment(expired[0]["ends"], "for")
+        yield MeshFinding("bad", (*_certificate_link(expired), " expired ", moment, " ago."), 1)
+    elif expired:
+        yield MeshFinding("bad", (*_certificate_link(expired), " have expired."), len(expired))
+    if ending:
+        moment = Moment(min(one["ends"] for one in ending), "in")
+        text = " expires in " if len(ending) == 1 else " expire within a week, the first in "
+        yield MeshFinding("warn", (*_certificate_link(ending), text, moment, "."))
+
+
+def _certificate_link(certificates: Sequence[Plain]) -> tuple[Part, ...]:
+    if len(certificates) == 1:
+        return "The certificate of ", ViewLink(certificates[0]["name"], "#/certificates")
+    return (ViewLink(number_of(len(certificates), "certificate"), "#/certificates"),)
+
+
+def _faults(refs: Sequence[ObjectRef]) -> Iterator[MeshFinding]:
+    """Yield that VirtualServices inject faults."""
+    if not refs:
+        return
+    links = [part for ref in refs[:3] for part in (", ", object_link(plain_ref(ref)))][1:]
+    rest = f" and {len(refs) - 3:,} more" if len(refs) > 3 else ""
+    yield MeshFinding(
+        "warn", (*links, f"{rest} {'injects' if len(refs) == 1 else 'inject'} faults into requests."), len(refs)
+    )

@@ -13,7 +13,7 @@ TYPE_WORDS = {
     "ecds": "extensions",
     "nds": "names",
 }
-"""What a proxy receives with each type of resource, by the short name of the type."""
+"""Names of the resources of each type, by the short name of the type."""
 _NAMED = 3
 
 

@@ -342,3 +342,23 @@ async def test_list_drops_the_answer_to_an_earlier_filter(page: Any) -> None:
         late.set()
     await page.wait_for_timeout(300)
     assert "ledger-0" not in await page.inner_text("#view table")
+
+
+@pytest.mark.parametrize(
+    ("view", "text"),
+    [
+        ("#/service/a/wbe.a.svc.cluster.local", "Did you mean:\n\na/web"),
+        ("#/service/a", "The address is incomplete: it is #/service/NAMESPACE/HOST."),
+        ("#/object/networking.istio.io/VirtualService/b/rr", "Did you mean:\n\nb/r"),
+        ("#/proxy/web-1.a-7", "Did you mean:\n\nweb-0.a"),
+        ("#/edge", "The address is incomplete"),
+        ("#/nosuch", "There is no view “nosuch”."),
+        ("#/namespace/aa", "There is no namespace aa with services or proxies."),
+    ],
+)
+async def test_address_that_leads_nowhere_says_so(page: Any, view: str, text: str) -> None:
+    await page.evaluate(f"location.hash = '{view}'")
+    await page.wait_for_selector("#view h2:text-is('Not found') ~ p:has-text('Views')")
+    shown = await page.inner_text("#view")
+    assert text in shown
+    assert "undefined" not in shown

@@ -1,4 +1,4 @@
-"""What is wrong with the mesh, in sentences with links. The first finding is the headline of the dashboard."""
+"""Findings about the mesh, in sentences with links. The first finding is the headline of the dashboard."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LONGEST_ERROR, _LONGEST_MESSAGE = 200, 160
 
 
 class MeshState(NamedTuple):
-    """What findings are derived from. `shown` has the parts `fleet`, `problems` and `changes` of the event stream.
+    """The state of the mesh. `shown` has the parts `fleet`, `problems` and `changes` of the event stream.
 
     `faults` are the VirtualServices that inject faults, and `services` is the number of services.
     """

@@ -16,6 +16,7 @@ from pilot.config.group_kind import GroupKind
 from pilot.config.problem import ObjectRef
 from pilot.debug.dashboard.fleet import list_proxies
 from pilot.debug.dashboard.mesh import show_graph
+from pilot.debug.dashboard.nearest import find_nearest
 from pilot.debug.dashboard.object_answer import describe_object
 from pilot.debug.dashboard.proxy_answer import describe_proxy, list_resources, show_resource
 from pilot.debug.dashboard.search import MOST, MOST_IN_FULL, search
@@ -77,6 +78,7 @@ class Dashboard:
             "search": self._search,
             "service": self._service,
             "accounts": self._accounts,
+            "nearest": self._nearest,
             "object": self._object,
             "proxies": self._proxies,
             "proxy": self._proxy,
@@ -135,6 +137,10 @@ class Dashboard:
         graph = await self._stream.graph.get()
         accounts = {f"{facts.namespace}/{account}" for facts in graph.services for account in facts.accounts}
         return sorted(accounts)[:MAX_ACCOUNTS]
+
+    async def _nearest(self, query: Query) -> Any:
+        """Return similar names for an address of the page that leads nowhere. Its parts are separated by newlines."""
+        return await find_nearest(self._sources, await self._stream.graph.get(), query.get("address", "").split("\n"))
 
     async def _object(self, query: Query) -> Any:
         kind = GroupKind(query.get("group", ""), query.get("kind", ""))

@@ -25,7 +25,7 @@ function read() {
   const { parts, query } = parse(location.hash), kind = parts[0] || "";
   const next = { kind, parts, query, opened: "", chosen: "" };
   const places = { namespace: () => [parts[1], `namespace ${parts[1]}`], service: () => [parts[1], `service ${parts[1]}/${parts[2]}`], edge: () => [openedOf(parts[1]) || openedOf(parts[2]), `${parts[1]}\n${parts[2]}`] };
-  if (places[kind]) [next.opened, next.chosen] = places[kind]();
+  if (places[kind] && !mistake(next)) [next.opened, next.chosen] = places[kind]();
   return next;
 }
 const openedOf = (place) => (place?.startsWith("service ") ? place.slice(8).split("/")[0] : "");
@@ -60,7 +60,8 @@ function announce() {
 }
 
 const TITLES = { proxies: () => "Proxies", problems: () => "Problems", changes: () => "What changed", certificates: () => "Certificates", load: () => "The last hour", namespace: (name) => `Namespace ${name}`, service: (namespace, host = "") => shortHost(host, namespace), proxy: (id) => nameOfProxy(id), object: (_, kind, namespace, name) => `${kind} ${nameOf({ namespace, name })}`, edge: (from = "", target = "") => `${nameOfPlace(from)} → ${nameOfPlace(target)}` };
-const titleOf = ({ kind, parts }) => (TITLES[kind] ? TITLES[kind](...parts.slice(1)) : "Overview");
+const titleOf = (one) => (mistake(one) ? "Not found" : titleOfView(one));
+const titleOfView = ({ kind, parts }) => (TITLES[kind] ? TITLES[kind](...parts.slice(1)) : "Overview");
 
 // Scrolls to the details if they are out of sight, or below the graph.
 function reveal() {
@@ -168,13 +169,35 @@ async function fillView(content, isNew, isCurrent) {
   if (view.kind === "object") showMark(target);
 }
 
+// The parts that the address of each view has, and how many of them it needs at least.
+const VIEWS = { namespace: ["NAMESPACE"], service: ["NAMESPACE", "HOST"], edge: ["FROM", "TO"], object: ["GROUP", "KIND", "NAMESPACE", "NAME"], proxy: ["ID"], proxies: [], problems: [], changes: [], certificates: [], load: [] };
+
+// Returns what is wrong with the address of a view, or "".
+function mistake({ kind, parts }) {
+  if (kind && !Object.hasOwn(VIEWS, kind)) return `There is no view “${kind}”.`;
+  const needed = VIEWS[kind] || [];
+  return parts.length <= needed.length && needed.length ? `The address is incomplete: it is #/${[kind, ...needed].join("/")}.` : "";
+}
+
+// Says what is not there, with similar names.
+async function sayMissing(target, text) {
+  const mine = view, [kind, ...rest] = view.parts;
+  const nearest = await ask("nearest", { address: [kind, ...(kind === "proxy" ? [nameOfProxy(rest[0] || "")] : rest)].join("\n") }).catch(() => []);
+  if (view !== mine) return;
+  replaceOther(target);
+  show(
+    target, h("h2", {}, "Not found"), h("p", {}, text),
+    nearest.length ? [h("p", {}, "Did you mean:"), h("ul", { class: "items" }, nearest.map((one) => h("li", {}, link(to(...one.address), one.name))))] : h("p", { class: "none" }, "No similar name is known. The search above finds services, proxies, objects and addresses."),
+    h("p", {}, "Views: ", [["#/", "the mesh"], ["#/proxies", "proxies"], ["#/problems", "problems"], ["#/changes", "changes"], ["#/certificates", "certificates"], ["#/load", "load of the last hour"]].map(([href, name], index) => [index ? ", " : "", link(href, name)]), "."),
+  );
+}
+
 // Says that there is no such thing. If the control plane does not answer, what is shown stays, and the banner says so.
-function fail(error, isNew) {
+async function fail(error, isNew) {
   const target = targetOf();
   drawn = { view: null, text: "" };
   if (error.status !== 404) { if (isNew) show(target, h("h2", {}, titleOf(view)), h("p", { class: "none" }, error.status ? error.message : "The control plane does not answer.")); return; }
-  replaceOther(target);
-  show(target, h("h2", {}, "Not found"), h("p", { class: "none" }, error.message), h("p", {}, link("#/", "back to the mesh")));
+  await sayMissing(target, error.message);
 }
 
 // Scrolls the listing to its marked line, but not the page, whose first lines say what is wrong.
@@ -210,6 +233,8 @@ async function fresh(isNew, name, parameters, extra) {
 async function detail(isNew) {
   const [kind, ...rest] = view.parts, { query } = view;
   detailDue = Date.now() + MESH_PAUSE;
+  const wrong = mistake(view);
+  if (wrong) throw Object.assign(new Error(wrong), { status: 404 });
   if (kind === "service") { const answer = await fresh(isNew, "service", { namespace: rest[0], host: rest[1] }, state.changes[0]); return answer && drawService(answer, state); }
   if (kind === "object") { const answer = await fresh(isNew, "object", { group: rest[0], kind: rest[1], namespace: rest[2], name: rest[3] }, state.changes[0]); return answer && drawObject(answer, state, query.get("path") || ""); }
   if (kind === "proxies") { const answer = await fresh(isNew, "proxies", Object.fromEntries(query)); return answer && drawProxies(answer, query, now(), go); }
@@ -220,6 +245,7 @@ async function detail(isNew) {
   if (kind === "load") return [h("h2", {}, "The last hour"), charts(state.points, state.changes, now()), stall()];
   if (state.mesh?.opened !== opened()) return undefined;
   if (kind === "edge") return drawEdge(rest[0], rest[1], state);
+  if (kind === "namespace" && !state.mesh.namespaces.some((one) => one.name === rest[0]) && !state.fleet.namespaces[rest[0]] && !state.problems.items.some((one) => one.namespace === rest[0])) throw Object.assign(new Error(`There is no namespace ${rest[0]} with services or proxies.`), { status: 404 });
   return opened() && (kind || onlyNamespace()) && !isEmpty() ? drawNamespace(opened(), state, now()) : overview(state, now());
 }
 

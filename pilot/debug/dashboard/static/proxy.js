@@ -34,9 +34,10 @@ export async function drawResources(element, proxy, type, query, go, isCurrent) 
 export async function drawResource(element, proxy, type, name, isCurrent) {
   const [explained, content] = await Promise.all([
     fetch(`/debug/explain?${new URLSearchParams({ proxyID: proxy, resource: name, type })}`).then((answer) => (answer.ok ? answer.json() : null)).catch(() => null),
-    ask("resource", { id: proxy, type, name }).catch((error) => ({ error: error.message })),
+    ask("resource", { id: proxy, type, name }).catch((error) => error),
   ]);
   if (!isCurrent()) return;
+  if (content instanceof Error) { show(element, h("h3", {}, name), h("p", {}, `${content.message}. `, link(toProxy(proxy, type), `Show all ${titleOf(type)}`))); return; }
   const objects = (explained?.explanations || []).flatMap((one) => one.objects).filter((one) => one.kind !== "Proxy").map((one) => ({ group: "", namespace: "", ...one }));
   const links = [...new Map(objects.map((one) => [`${one.kind} ${nameOf(one)}`, one])).values()];
   show(

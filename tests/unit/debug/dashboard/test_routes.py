@@ -95,3 +95,29 @@ async def test_unknown_things(path: str, status: int, text: str) -> None:
         client.get(f"{routes.PATH}/{path}") as response,
     ):
         assert (response.status, await response.text()) == (status, text)
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("service a wbe.a.svc.cluster.local", [["service", "a", "web.a.svc.cluster.local"]]),
+        ("service b web.b.svc.cluster.local", [["service", "a", "web.a.svc.cluster.local"]]),
+        ("service a nothing.like.it", []),
+        ("proxy web-1.a", [["proxy", "web-0.a-1"]]),
+        (
+            "object networking.istio.io destinationrule a r",
+            [["object", "networking.istio.io", "DestinationRule", "a", "r"]],
+        ),
+        ("object x Nosuch a r", []),
+        ("namespace aa", [["namespace", "a"]]),
+        ("problemz", []),
+        ("", []),
+    ],
+)
+async def test_similar_names_for_addresses_that_lead_nowhere(address: str, expected: list[list[str]]) -> None:
+    mesh_world = world(WEB, WEB_POD, SLICE, RULE)
+    async with (
+        TestClient(TestServer(application(sources(mesh_world.mesh, connection("web-0.a", cds=FakeWatch()))))) as client,
+        client.get(f"{routes.PATH}/nearest", params={"address": address.replace(" ", "\n")}) as response,
+    ):
+        assert [one["address"] for one in await response.json()] == expected

@@ -9,11 +9,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pilot.config.kinds.kubernetes import SECRET
+from pilot.config.kubernetes.endpoint_slice import EndpointSlice, SliceEndpoint
 from pilot.config.object import Object
 from pilot.lib.text import cut
 
 MAX_FIELDS = 8
 """Maximum number of fields of an object."""
+MAX_ENDPOINTS = 1_000
+"""Maximum number of endpoints of an EndpointSlice that are compared by address, as many as Kubernetes allows."""
 MAX_PATH, MAX_VALUE = 120, 80
 """Maximum numbers of characters of a path and of a value."""
 
@@ -44,9 +47,35 @@ def field_changes(old: Any, new: Any) -> tuple[FieldChange, ...]:
 
 
 def _compare_objects(old: Object[Any], new: Object[Any]) -> Iterator[tuple[str, Any, Any]]:
-    yield from _compare("spec", old.spec, new.spec)
+    if isinstance(old.spec, EndpointSlice) and isinstance(new.spec, EndpointSlice):
+        yield from _compare_slices(old.spec, new.spec)
+    else:
+        yield from _compare("spec", old.spec, new.spec)
     yield from _compare("metadata.labels", old.labels, new.labels)
     yield from _compare("metadata.annotations", old.annotations, new.annotations)
+
+
+def _compare_slices(old: EndpointSlice, new: EndpointSlice) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the fields of an EndpointSlice that differ. Endpoints are compared by address, because their order has no
+    meaning. A new or removed endpoint has its readiness as value."""
+    yield from _compare("addressType", old.address_type, new.address_type)
+    yield from _compare("ports", old.ports, new.ports)
+    if old.endpoints == new.endpoints:
+        return
+    if max(len(old.endpoints), len(new.endpoints)) > MAX_ENDPOINTS:
+        yield from _compare("endpoints", old.endpoints, new.endpoints)
+        return
+    before, after = ({one.addresses: one for one in of.endpoints} for of in (old, new))
+    for addresses in dict.fromkeys((*before, *after)):
+        path, first, last = f"endpoints[{', '.join(addresses[:2])}]", before.get(addresses), after.get(addresses)
+        if first is None or last is None:
+            yield path, _readiness(first), _readiness(last)
+        else:
+            yield from _compare(path, first, last)
+
+
+def _readiness(endpoint: SliceEndpoint | None) -> str:
+    return "" if endpoint is None else "not ready" if endpoint.conditions.ready is False else "ready"
 
 
 def _compare(path: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:

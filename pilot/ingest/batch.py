@@ -27,8 +27,8 @@ ENDPOINTS_WAIT = 0.25
 
 In a large mesh, endpoints change all the time. Clients need the changes soon, and committing a few of them is cheap.
 """
-MAX_FORMER = 100
-"""Maximum number of former rows of a commit."""
+MAX_FORMER, MAX_FORMER_ENDPOINTS = 100, 20
+"""Maximum numbers of former rows of a commit: of all rows except endpoints, and of endpoints."""
 TURN = 0.001
 """Pause between two slices, in seconds. Other tasks can run during the pause."""
 
@@ -50,7 +50,8 @@ class Commit(NamedTuple):
     `hit` contains the affected watched nodes, and `arrivals` is the number of `put` calls. `first` and `last` are the
     times of the first and the last call, according to the batch's clock. `events` counts the rows that were added,
     updated or deleted in each table. `took` is the duration in seconds. `runs` is the number of derivations that ran.
-    `former` has the former rows of the first `MAX_FORMER` rows that were updated, except endpoints.
+    `former` has the former rows of the first `MAX_FORMER` rows that were updated, and of the first
+    `MAX_FORMER_ENDPOINTS` endpoints.
     """
 
     hit: list[Node]
@@ -205,6 +206,7 @@ class _Committing:
         self.edits: list[Edit] = []
         self.events: Counter[tuple[str, Event]] = Counter()
         self.former: dict[tuple[str, Hashable], Any] = {}
+        self._room = {False: MAX_FORMER, True: MAX_FORMER_ENDPOINTS}
         self.took, self.runs = 0.0, 0
         self._arrivals, self._first, self._last = arrivals, first, last
 
@@ -218,9 +220,9 @@ class _Committing:
     def remember(self, changes: Iterable[tuple[Table[Any, Any], Hashable, Any]]) -> None:
         """Record the former rows of changes that are about to be committed."""
         for table, key, row in changes:
-            if len(self.former) >= MAX_FORMER:
-                return
-            if row is not None and table.name not in ENDPOINTS and (former := table.peek(key)) is not None:
+            is_endpoint = table.name in ENDPOINTS
+            if self._room[is_endpoint] and row is not None and (former := table.peek(key)) is not None:
+                self._room[is_endpoint] -= 1
                 self.former.setdefault((table.name, key), former)
 
     def commit(self) -> Commit:

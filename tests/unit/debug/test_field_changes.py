@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pilot.debug.field_changes import MAX_FIELDS, MAX_PATH, MAX_VALUE, field_changes
-from testing.mesh.objects import Plain, make
+from pilot.debug.field_changes import MAX_ENDPOINTS, MAX_FIELDS, MAX_PATH, MAX_VALUE, field_changes
+from testing.mesh.objects import Plain, at, endpoint_slice, make
 from testing.mesh.world import rows_of
 
 
@@ -46,6 +46,31 @@ TO_WEB = "route: [{destination: {host: web}}]"
 )
 def test_innermost_fields_that_differ_have_both_values(old: str, new: str, expected: list[tuple[str, ...]]) -> None:
     assert changes(route(old), route(new)) == expected
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (
+            [at("10.0.0.1")],
+            [at("10.0.0.1", conditions="{ready: false}")],
+            [("endpoints[10.0.0.1].conditions.ready", "true", "false")],
+        ),
+        (
+            [at("10.0.0.1"), at("10.0.0.2")],
+            [at("10.0.0.3", conditions="{ready: false}"), at("10.0.0.2")],
+            [("endpoints[10.0.0.1]", "ready", ""), ("endpoints[10.0.0.3]", "", "not ready")],
+        ),
+        ([at("10.0.0.1"), at("10.0.0.2")], [at("10.0.0.2"), at("10.0.0.1")], []),
+        (
+            [at(f"10.0.{n // 256}.{n % 256}") for n in range(MAX_ENDPOINTS + 1)],
+            [],
+            [("endpoints[0]", "{addresses: [10.0.0.0], conditions: {ready: true}}", "")],
+        ),
+    ],
+)
+def test_endpoints_are_compared_by_address(old: list[str], new: list[str], expected: list[tuple[str, ...]]) -> None:
+    assert changes(endpoint_slice("web", *old), endpoint_slice("web", *new))[: max(1, len(expected))] == expected
 
 
 def test_labels_are_compared_too() -> None:

@@ -4,10 +4,11 @@ from typing import Any
 
 from pilot.config.group_kind import GroupKind
 from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, POD, SERVICE
+from pilot.config.kubernetes.endpoint_slice import EndpointPort, EndpointSlice
 from pilot.config.kubernetes.service import Service
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.derive import Node, derived
-from pilot.ingest.batch import LONG, MAX_FORMER, SLICES, Batch, Commit
+from pilot.ingest.batch import LONG, MAX_FORMER, MAX_FORMER_ENDPOINTS, SLICES, Batch, Commit
 from pilot.lib.duration import parse_duration
 from pilot.mesh.tables.database import Mesh
 from testing.mesh.clock import VirtualClock
@@ -236,3 +237,16 @@ def test_former_rows_are_limited() -> None:
         harness.batch.put([(SERVICE.table_name, key, row(kind)) for key in keys])
         harness.batch.flush()
     assert len(harness.commits[-1][1].former) == MAX_FORMER
+
+
+def test_former_rows_of_endpoints_are_limited_apart() -> None:
+    harness = Batching()
+    keys = [RegistryKey("c", "a", f"s{number}") for number in range(MAX_FORMER)]
+    for port in (80, 81):
+        spec = EndpointSlice(ports=(EndpointPort(port=port),))
+        slices = [Object(ENDPOINT_SLICE.id, key.namespace, key.name, spec) for key in keys]
+        harness.batch.put([(ENDPOINT_SLICE.table_name, key, one) for key, one in zip(keys, slices, strict=True)])
+        harness.batch.put([(SERVICE.table_name, KEY, row(f"NodePort{port}"))])
+        harness.batch.flush()
+    former = harness.commits[-1][1].former
+    assert (len(former), (SERVICE.table_name, KEY) in former) == (MAX_FORMER_ENDPOINTS + 1, True)

@@ -75,7 +75,7 @@ def _compare_slices(old: EndpointSlice, new: EndpointSlice) -> Iterator[tuple[st
 
 
 def _readiness(endpoint: SliceEndpoint | None) -> str:
-    return "" if endpoint is None else "not ready" if endpoint.conditions.ready is False else "ready"
+    return "absent" if endpoint is None else "not ready" if endpoint.conditions.ready is False else "ready"
 
 
 def _compare(path: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:

@@ -13,7 +13,8 @@ from pilot.lib.suggestion import LONGEST
 
 MOST = 5
 """Maximum number of names."""
-_CUTOFF = 0.6
+_CUTOFF, _CLOSE = 0.6, 0.15
+"""The least similarity of a name, and how much less similar than the best one it may be."""
 Plain = dict[str, Any]
 
 
@@ -42,7 +43,11 @@ async def find_nearest(sources: Sources, graph: MeshGraph, address: list[str]) -
     }.get(sort, lambda: iter(()))()
     matches = await collect_present(_similar(namespace, _short(name), places))
     best = sorted(matches, key=lambda match: (-match[0], match[1]))[:MOST]
-    return [{"name": "/".join(filter(None, place[:2])), "address": place.address} for _, place in best]
+    return [
+        {"name": "/".join(filter(None, place[:2])), "address": place.address}
+        for score, place in best
+        if score > best[0][0] - _CLOSE
+    ]
 
 
 def _short(host: str) -> str:

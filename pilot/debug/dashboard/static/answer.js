@@ -43,7 +43,7 @@ export function drawAnswer(element, { findings, problems }, now, isBrief) {
   const [first, ...rest] = findings, sentence = (one) => one.parts.map((part) => partOf(part, now));
   const more = rest.filter((one) => one.level !== "busy").length;
   element.classList.toggle("brief", isBrief);
-  show(element, h("p", { class: `headline ${first.level}` }, mark(first.level, ""), h("span", {}, sentence(first))), !rest.length ? null : !isBrief ? h("ul", { class: "also" }, rest.map((one) => h("li", {}, mark(one.level, ""), h("span", {}, sentence(one))))) : more ? link("#/", `and ${count(more, "more sentence")}`) : null);
+  show(element, h("p", { class: `headline ${first.level}` }, mark(first.level, ""), h("span", {}, sentence(first))), !rest.length ? null : !isBrief ? h("ul", { class: "also" }, rest.map((one) => h("li", {}, mark(one.level, ""), h("span", {}, sentence(one))))) : more ? link("#/", `${number(more)} more`) : null);
   document.title = `${problems.counts.errors ? `(${count(problems.counts.errors, "error")}) ` : ""}Mesh`;
 }
 

@@ -9,7 +9,7 @@ export const problemLink = (problem) => (problem.kind ? link(toObject({ ...probl
 
 export function problemItem(problem) {
   return h(
-    "li", { title: problem.code }, mark(LEVEL[problem.severity] || "note", problem.severity), " ", problemLink(problem), problem.path ? [" ", h("code", {}, problem.path)] : null,
+    "li", { title: problem.code }, mark(LEVEL[problem.severity] || "note", problem.severity === "info" ? "note" : problem.severity), " ", problemLink(problem), problem.path ? [" ", h("code", {}, problem.path)] : null,
     h("p", {}, problem.message), problem.file ? h("p", { class: "soft" }, `${problem.file}${problem.line ? `:${problem.line}` : ""}`) : null,
   );
 }
@@ -63,9 +63,9 @@ export function delivery(change, { unhealthy }) {
   if (!total) return h("span", { class: "delivery soft", title: cost(change) }, "affected no proxy");
   const since = unhealthy.filter((row) => row.state === "refused" && row.error_since < change.time).length; // they rejected an earlier change too
   const before = Math.min(change.refused || 0, since), refused = (change.refused || 0) - before;
-  const done = change.acknowledged || 0, gone = change.gone || 0;
+  const done = change.acknowledged || 0, gone = change.gone || 0, pending = change.done ? 0 : total - done - (change.refused || 0) - gone;
   const bar = h("span", { class: "bar", role: "img", "aria-label": `${done} of the ${total} proxies that it affected have it` }, h("i", { class: "ok", style: { width: `${(100 * done) / total}%` } }), h("i", { class: "bad", style: { width: `${(100 * refused) / total}%` } }));
-  const more = [refused && `${number(refused)} ${refused === 1 ? "rejects" : "reject"} it`, before && `${number(before)} ${before === 1 ? "rejects" : "reject"} an earlier one`, gone && `${number(gone)} disconnected`].filter(Boolean).join(", ");
+  const more = [refused && `${number(refused)} ${refused === 1 ? "rejects" : "reject"} it`, before && `${number(before)} ${before === 1 ? "rejects" : "reject"} an earlier one`, pending > 0 && `${number(pending)} ${(change.seconds || 0) > 10 ? STATE_TEXT.stale : STATE_TEXT.waiting}`, gone && `${number(gone)} disconnected`].filter(Boolean).join(", ");
   const lasts = !change.done && `for ${span(change.seconds || 0)}`;
   return h("span", { class: "delivery", title: cost(change) }, bar, h("span", { class: refused ? "bad" : "" }, `${number(done)}/${number(total)}${more ? `, ${more}` : ""}`), lasts ? h("span", { class: "soft" }, lasts) : null);
 }

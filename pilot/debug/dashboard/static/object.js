@@ -90,7 +90,7 @@ export function drawObject(answer, state, path) {
     showFile ? section("Source file", body) : null,
     shownForce ? showFile ? fold("force", answer.object && refusedNow ? "Active configuration: the last valid version" : "Active configuration", false, shownForce) : section("Active configuration", shownForce) : null,
     body && !showFile ? fold("file", "Source file", false, body) : null,
-    changes.length ? section("What changed", h("ul", { class: "items" }, changes.map((change) => changeItem(change, state)))) : null,
+    changes.length ? section("What changed", h("p", { class: "soft" }, "The numbers count the proxies that each change affected when it was made."), h("ul", { class: "items" }, changes.map((change) => changeItem(change, state)))) : null,
     section("CLI", problems.length ? command(`pilotctl problems${ref.namespace ? ` -n ${ref.namespace}` : ""}`) : null, answer.object ? command(`pilotctl rollout status ${ref.kind}/${ref.name}${ref.namespace ? ` -n ${ref.namespace}` : ""}`) : null, answer.source.includes("/") ? null : command(`kubectl get ${ref.group ? `${name}.${ref.group}` : name} ${ref.name}${ref.namespace ? ` -n ${ref.namespace}` : ""} -o yaml`)),
   ];
 }

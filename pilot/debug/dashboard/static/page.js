@@ -188,7 +188,7 @@ async function sayMissing(target, text) {
   show(
     target, h("h2", {}, "Not found"), h("p", {}, text),
     nearest.length ? [h("p", {}, "Did you mean:"), h("ul", { class: "items" }, nearest.map((one) => h("li", {}, link(to(...one.address), one.name))))] : h("p", { class: "none" }, "No similar name is known. The search above finds services, proxies, objects and addresses."),
-    h("p", {}, "Views: ", [["#/", "the mesh"], ["#/proxies", "proxies"], ["#/problems", "problems"], ["#/changes", "changes"], ["#/certificates", "certificates"], ["#/load", "load of the last hour"]].map(([href, name], index) => [index ? ", " : "", link(href, name)]), "."),
+    h("p", { class: "soft views" }, "Views: ", [["#/", "the mesh"], ["#/proxies", "proxies"], ["#/problems", "problems"], ["#/changes", "changes"], ["#/certificates", "certificates"], ["#/load", "load of the last hour"]].map(([href, name], index) => [index ? ", " : "", link(href, name)]), "."),
   );
 }
 

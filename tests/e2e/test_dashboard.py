@@ -95,6 +95,12 @@ async def server(mesh: Sources, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 @pytest.fixture
+async def empty_server() -> AsyncIterator[TestServer]:
+    async with TestServer(application(sources(world().mesh))) as running:
+        yield running
+
+
+@pytest.fixture
 async def page(server: TestServer) -> AsyncIterator[Any]:
     async with playwright_api.async_playwright() as instance:
         browser = await instance.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
@@ -300,7 +306,7 @@ async def test_view_that_is_opened_has_the_focus(page: Any) -> None:
 async def test_banner_says_how_old_the_page_is(page: Any, server: TestServer) -> None:
     assert not await page.is_visible("#banner")
     await server.close()
-    await page.wait_for_selector("#banner:has-text('The control plane does not answer. What you see is')")
+    await page.wait_for_selector("#banner:has-text('The control plane is not responding. What you see is')")
 
 
 async def hold(page: Any, text: str) -> asyncio.Event:
@@ -362,3 +368,10 @@ async def test_address_that_leads_nowhere_says_so(page: Any, view: str, text: st
     shown = await page.inner_text("#view")
     assert text in shown
     assert "undefined" not in shown
+
+
+async def test_empty_mesh_has_the_first_steps(page: Any, empty_server: TestServer) -> None:
+    await page.goto(str(empty_server.make_url(routes.PATH)))
+    await page.wait_for_selector("#graph h2:has-text('Three steps to a mesh')")
+    await page.wait_for_selector("#detail p:has-text('Choose a namespace')")
+    assert await headline(page) == "There are no services and no proxies yet."

@@ -85,7 +85,7 @@ const turn = () => new Promise((resolve) => { setTimeout(resolve); });
 
 function frame() {
   const isGraph = GRAPHS.has(view.kind), element = by("view");
-  if (shown === (isGraph ? "graph" : "list")) return;
+  if (shown === (isGraph ? "graph" : "list") || (shown === "empty" && isEmpty())) return;
   delete element.dataset.place;
   shown = isGraph ? "graph" : "list";
   if (isGraph) {
@@ -192,11 +192,11 @@ async function sayMissing(target, text) {
   );
 }
 
-// Says that there is no such thing. If the control plane does not answer, what is shown stays, and the banner says so.
+// Says that there is no such thing. If the control plane is not responding, what is shown stays, and the banner says so.
 async function fail(error, isNew) {
   const target = targetOf();
   drawn = { view: null, text: "" };
-  if (error.status !== 404) { if (isNew) show(target, h("h2", {}, titleOf(view)), h("p", { class: "none" }, error.status ? error.message : "The control plane does not answer.")); return; }
+  if (error.status !== 404) { if (isNew) show(target, h("h2", {}, titleOf(view)), h("p", { class: "none" }, error.status ? error.message : "The control plane is not responding.")); return; }
   await sayMissing(target, error.message);
 }
 
@@ -349,13 +349,13 @@ function listen() {
   });
 }
 
-// Says how old the page is if the control plane does not answer.
+// Says how old the page is if the control plane is not responding.
 function banner() {
   const age = Date.now() / 1000 - heard, element = by("banner");
   const isSilent = heard > 0 && age > SILENCE;
   if (element.hidden !== !isSilent) element.hidden = !isSilent;
   document.body.classList.toggle("stale", isSilent);
-  if (isSilent) element.textContent = `The control plane does not answer. What you see is ${span(age)} old, from ${clock(heard + offset, true)}.`;
+  if (isSilent) element.textContent = `The control plane is not responding. What you see is ${span(age)} old, from ${clock(heard + offset, true)}.`;
   by("live").textContent = isSilent ? "disconnected" : heard ? "live" : "";
 }
 

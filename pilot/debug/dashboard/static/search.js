@@ -21,7 +21,7 @@ export function listenToSearch(input, results, status) {
       draw(text, answer);
       return true;
     } catch (error) {
-      if (error.name !== "AbortError") { show(results, h("p", { class: "none" }, "The control plane does not answer.")); open(); }
+      if (error.name !== "AbortError") { show(results, h("p", { class: "none" }, "The control plane is not responding.")); open(); }
       return false;
     }
   }

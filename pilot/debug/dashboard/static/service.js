@@ -104,7 +104,7 @@ function tryCall(service) {
     const mine = form.asked = (form.asked || 0) + 1; // only the answer to the last request is shown
     show(result, "Loading …");
     const answer = await fetch(`/debug/authz?${new URLSearchParams({ proxyID: endpoint.proxy, request: JSON.stringify(request) })}`).catch(() => null);
-    const decision = answer?.ok ? await answer.json() : null, problem = answer && !answer.ok ? await answer.text() : "The control plane does not answer.";
+    const decision = answer?.ok ? await answer.json() : null, problem = answer && !answer.ok ? await answer.text() : "The control plane is not responding.";
     if (mine === form.asked) show(result, decision ? [mark(decision.decision === "denied" ? "bad" : "ok", decision.decision === "denied" ? "denied" : decision.decision), ` ${decision.why}. `, decidedBy(decision), h("span", { class: "soft" }, `Evaluated for ${shortHost(service.host, service.namespace)} in ${service.namespace}, with the policies of ${decision.proxy}.`)] : mark("warn", problem));
   } }, field("account", "Caller, or empty for plain text", "", { placeholder: "namespace/account", list: "try-accounts", onfocus: offer }), h("datalist", { id: "try-accounts", "data-own": true }), field("method", "Method", "GET"), field("path", "Path", "/"), h("button", {}, "Check access"));
   return fold(`try ${service.namespace}/${service.host}`, "Check access: evaluate a request (none is sent)", false, form, h("p", { role: "status", "data-own": true }));

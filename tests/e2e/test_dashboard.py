@@ -123,7 +123,7 @@ async def test_page_answers_first_and_leads_to_the_proxy(page: Any) -> None:
     assert "web-0.a rejects its listeners since" in await headline(page)
     assert f"{HOSTILE}; built from VirtualService b/r." in await headline(page)  # Envoy's error, as text
     await page.click(".headline a")
-    await page.wait_for_selector("h2:has-text('web-0.a')")
+    await page.wait_for_selector("h3:has-text('State by type')")
     assert HOSTILE in await page.inner_text("#view")  # as text
     assert await page.title() != "hacked"
     await page.click("#view a:has-text('web')")
@@ -156,7 +156,7 @@ async def test_namespace_service_and_back(page: Any) -> None:
     assert "bad" in await page.get_attribute("[data-place^='service a/web']", "class")
     await page.click("[data-place^='service a/cart']")
     await page.wait_for_selector("#detail h2:has-text('cart')")
-    assert "web in a" in await page.inner_text("#detail")
+    await page.wait_for_selector("#detail:has-text('web in a')")
     url = page.url
     await page.go_back()
     await page.wait_for_selector("#detail h2:has-text('Namespace a')")
@@ -230,14 +230,15 @@ async def test_lines_of_the_graph_never_cross_boxes(page: Any) -> None:
 async def test_no_view_scrolls_sideways(page: Any, width: int, view: str) -> None:
     await page.set_viewport_size({"width": width, "height": 800})
     await page.evaluate(f"location.hash = '{view}'")
-    await page.wait_for_selector("#view h2", state="attached")
+    await page.wait_for_function("document.querySelector('#view h2') && !document.querySelector('.loading')")
     assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
 async def test_details_of_a_box_come_into_sight_on_a_phone(page: Any) -> None:
     await page.set_viewport_size({"width": 390, "height": 600})
     await page.click("[data-place='namespace b']")
-    await page.wait_for_selector("#detail h2:has-text('Namespace b')")
+    await page.wait_for_selector("#detail h3:has-text('1 service')")
+    await page.wait_for_timeout(200)
     top = await page.evaluate("document.querySelector('#detail').getBoundingClientRect().top")
     assert 0 <= top < 300
 
@@ -271,7 +272,7 @@ async def test_checked_access_and_its_inputs_outlive_refreshes(page: Any, mesh: 
 
 async def test_selected_text_outlives_refreshes(page: Any, mesh: Sources) -> None:
     await page.evaluate("location.hash = '#/service/a/web.a.svc.cluster.local'")
-    await page.wait_for_selector("#detail h2:has-text('web')")
+    await page.wait_for_selector("#detail h3:has-text('Who may call it')")
     await page.dblclick("#detail h2", position={"x": 8, "y": 8})
     await refresh(page, mesh, "a", "web")
     assert await page.evaluate("getSelection().toString()") == "web"

@@ -41,8 +41,8 @@ async function navigate() {
   const mine = view;
   drawHead();
   await turn();
+  if (view === mine && opened() !== openedBy(before)) await fetchMesh(true);
   if (view !== mine) return;
-  if (opened() !== openedBy(before)) fetchMesh(true);
   await draw();
   if (view === mine && placeOf(before) !== placeOf(view)) reveal();
 }
@@ -283,10 +283,10 @@ async function fetchMesh(isUrgent = false) {
   if (mine !== meshAsked) return;
   if (!mesh) { meshTimer = setTimeout(fetchMesh, 5000); return; }
   state.mesh = mesh;
-  if (mesh.opened !== opened()) fetchMesh(true); // there is a second namespace now
+  if (mesh.opened !== opened()) fetchMesh(true).then(draw); // there is a second namespace now
   drawHead();
   if (shown === "empty" && state.mesh.services) shown = null;
-  if (!isUrgent || view.kind !== "service") await draw(); else drawGraph();
+  if (isUrgent) drawGraph(); else draw();
 }
 
 // Returns the mesh with a namespace opened. The only namespace is always open.
@@ -373,7 +373,7 @@ function useTheme() {
 
 view = read();
 announce();
-const firstMesh = fetchMesh(true);
+const firstMesh = fetchMesh(true).then(draw);
 listen();
 useTheme();
 listenToSearch(by("query"), by("results"), by("found"));

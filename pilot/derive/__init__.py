@@ -5,11 +5,12 @@ This package uses only the standard library.
 
 from pilot.derive.collection import Collection
 from pilot.derive.derived import Derived, Gather, Lookup, derived, derived_in_steps, hub, run_steps
-from pilot.derive.graph import UNSET, CycleError, Database, Node, Paused
+from pilot.derive.graph import UNSET, Change, CycleError, Database, Node, Paused
 from pilot.derive.table import Index, Table
 
 __all__ = [
     "UNSET",
+    "Change",
     "Collection",
     "CycleError",
     "Database",

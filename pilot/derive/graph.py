@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Change = tuple[Any, Hashable, Any]
+"""A table, a key, and the new row, which is None if the row is deleted."""
 UNSET: Any = object()
 FEW = 4
 """Maximum number of readers of a node that are stored in a tuple. A tuple uses a quarter of the memory of a set, and
@@ -386,41 +388,84 @@ class Database:
 
     # -- writes --------------------------------------------------------------------------------------------------------
 
-    def commit(self, edits: Iterable[tuple[Any, Hashable, Any]]) -> list[Node]:
+    def commit(self, edits: Iterable[Change]) -> list[Node]:
         """Apply the edits as one transaction, and return the watched nodes that it may have changed.
 
         An edit consists of a table, a key, and a row or None. A watched node that was returned is not returned again
         until it has been refreshed.
         """
+        steps = self.commit_in_steps(edits)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as stop:
+                return stop.value  # type: ignore[no-any-return]
+
+    def commit_in_steps(self, edits: Iterable[Change]) -> Generator[None, None, list[Node]]:
+        """Commit the edits in steps, and return what `commit` returns.
+
+        Between two steps, values may be read and other edits may be committed. Values that are read then may not yet
+        take all of the edits into account. Reported are only failures that remain after the last step. Inside of
+        `pausing`, the generator yields when it must pause. Elsewhere, it does not yield.
+        """
         if self._reads is not None:
             raise RuntimeError("a derivation must not write")
         self.revision += 1
         first = self.revision
-        steps = self._park_orphans(PARKED_BY_COMMIT)
-        todo: list[Node] = []
-        for table, key, row in edits:
-            table.apply(key, row, todo)
-        hit = dict.fromkeys(node for node in todo if node.watchers)
-        hubs: list[tuple[Node, Any]] = []
-        self._mark(todo, hit, hubs)
-        failed: dict[Node, Exception] = {}
+        parking = self._park_orphans(PARKED_BY_COMMIT)
+        outer, failed = self._failed, {} if self._failed is None else self._failed
         self._failed = failed
+        hit: dict[Node, None] = {}
+        hubs: list[tuple[Node, Any]] = []
+        for _ in self._apply(edits, hit, hubs):
+            yield
         while hubs:  # refresh hubs now: the readers of an unchanged hub need not be marked
             node, before = hubs.pop()
-            steps = self._park_orphans(steps)
+            parking = self._park_orphans(parking)
             if node in self._parked or not (node.readers or node.watchers):
                 continue
             self.revision += 1  # later than every verification before this hub was marked
-            self.refresh(node)
+            try:
+                self.refresh(node)
+            except Paused:
+                hubs.append((node, before))
+                yield
+                continue
             if node.changed_at >= first:
                 if node.watchers:
                     hit[node] = None
                 self._mark(node.fn.reached(self, node, before), hit, hubs)
-        self._failed = None
-        for node, error in failed.items():
-            if node.error is error and node not in self._parked:
-                self._report(node, error)
+            if self.must_pause is not None and self.must_pause():
+                yield
+        self._failed = outer
+        if outer is None:
+            self._report_remaining(failed)
         return list(hit)
+
+    def _report_remaining(self, failed: dict[Node, Exception]) -> None:
+        """Report failures during a commit. A node that is stale now runs again when it is read, and may fail again."""
+        for node, error in failed.items():
+            if node.error is not error or node in self._parked:
+                continue
+            if node.stale:
+                node.verified_at = -1
+            else:
+                self._report(node, error)
+
+    def _apply(
+        self, edits: Iterable[Change], hit: dict[Node, None], hubs: list[tuple[Node, Any]]
+    ) -> Generator[None, None, None]:
+        """Apply edits to the tables and mark what reads them. Yield when the commit must pause."""
+        todo: list[Node] = []
+        for table, key, row in edits:
+            table.apply(key, row, todo)
+            if self.must_pause is not None and self.must_pause():
+                hit |= dict.fromkeys(node for node in todo if node.watchers)
+                self._mark(todo, hit, hubs)
+                yield
+                self.revision += 1  # later than every verification during the pause
+        hit |= dict.fromkeys(node for node in todo if node.watchers)
+        self._mark(todo, hit, hubs)
 
     def _mark(self, todo: list[Node], hit: dict[Node, None], hubs: list[tuple[Node, Any]]) -> None:
         """Mark the readers of changed nodes as stale, up to the next hubs. Append these hubs to `hubs` with their

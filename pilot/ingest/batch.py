@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
 from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, POD
-from pilot.derive import Node, Table
+from pilot.derive import Change, Node, Table
 from pilot.ingest.namespace_filter import Edit, NamespaceFilter
 from pilot.lib.duration import Duration
+from pilot.lib.time_slice import SLICE_SECONDS
 from pilot.mesh.tables.database import Mesh
 
 Event = Literal["add", "update", "delete"]
 Edits = dict[tuple[str, Hashable], Any]
-SLICES = (200, 4_000)
-"""The initial and the maximum number of edits in a slice."""
-LONG = 0.15
-"""Threshold for the duration of a slice in seconds.
-
-If a slice takes longer, the next one is larger, because most of the time is a fixed cost per slice.
-"""
+ADMITTED = 100
+"""Number of edits that are filtered by namespace at a time."""
 ENDPOINTS = frozenset({ENDPOINT_SLICE.table_name, POD.table_name})
 ENDPOINTS_WAIT = 0.25
 """Maximum debounce time of endpoint changes, in seconds.
@@ -72,8 +69,8 @@ class Batch:
     After the first edit of endpoints, a batch waits at most for the longer of `ENDPOINTS_WAIT` and `quiet`. If
     `endpoints_wait` is false, a batch that contains only endpoints is committed immediately.
 
-    Thousands of edits are committed in slices, and other tasks run between two slices. `on_commit` is called once,
-    after the last slice, so that no intermediate state is pushed.
+    A commit that takes longer than a time slice is interrupted, so that other tasks run in between. `on_commit` is
+    called once, after the last slice.
     """
 
     def __init__(
@@ -149,41 +146,31 @@ class Batch:
         return due - self._clock.time()
 
     def flush(self) -> None:
-        """Commit all pending edits immediately, in one slice."""
+        """Commit all pending edits immediately, without interruption."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        while self._committing is not None:
-            self._go_on(self._committing)
+        if self._committing is not None:
+            self._go_on(self._committing, math.inf)
         if self._edits:
-            self._go_on(self._begin(), whole=True)
+            self._go_on(self._begin(), math.inf)
 
     def _begin(self) -> _Committing:
         """Start the commit of the pending edits. Later edits belong to the next commit."""
-        edits = list(self._edits.items())
-        self._committing = _Committing(edits, self._arrivals, self._first, self._last)
+        self._committing = _Committing(
+            self._mesh, self._namespaces, self._edits, self._arrivals, self._first, self._last
+        )
         self._edits, self._arrivals, self._first_of_endpoints, self._endpoints_alone = {}, 0, None, True
         return self._committing
 
-    def _go_on(self, committing: _Committing, whole: bool = False) -> bool:
-        """Commit one slice or, if `whole` is true, all remaining edits. Return whether edits remain."""
-        started = self._clock.time()
-        part = committing.take(len(committing.rest) if whole else committing.size)
-        edits = self._namespaces.admit((table, key, row) for (table, key), row in part)
-        if edits:
-            changes = [(self._mesh.tables[table], key, row) for table, key, row in edits]
-            for name, (table, key, row) in zip((name for name, _, _ in edits), changes, strict=True):
-                committing.events[name, _event(table, key, row)] += 1
-            committing.remember(changes)
-            runs = self._mesh.runs
-            committing.hit.update(dict.fromkeys(self._mesh.commit(changes)))
-            committing.runs += self._mesh.runs - runs
-            committing.edits += edits
-        took = self._clock.time() - started
-        committing.took += took
-        if took > LONG and committing.size < SLICES[1]:
-            committing.size = min(2 * committing.size, SLICES[1])
-        if committing.rest:
+    def _go_on(self, committing: _Committing, seconds: float = SLICE_SECONDS) -> bool:
+        """Continue a commit for a time slice. Return whether a part of it remains."""
+        started, runs = self._clock.time(), self._mesh.runs
+        with self._mesh.pausing(lambda: self._clock.time() - started >= seconds):
+            is_complete = committing.go_on()
+        committing.took += self._clock.time() - started
+        committing.runs += self._mesh.runs - runs
+        if not is_complete:
             return True
         self._committing = None
         if committing.edits:
@@ -196,39 +183,57 @@ class Batch:
 
 
 class _Committing:
-    """A batch that is being committed. `rest` contains the remaining edits in reverse order."""
+    """A batch that is being committed. `rest` contains the edits that have not been admitted yet, in reverse order."""
 
-    def __init__(self, edits: list[tuple[tuple[str, Hashable], Any]], arrivals: int, first: float, last: float) -> None:
-        self.rest = edits
+    def __init__(
+        self, mesh: Mesh, namespaces: NamespaceFilter, edits: Edits, arrivals: int, first: float, last: float
+    ) -> None:
+        self._mesh, self._namespaces = mesh, namespaces
+        self.rest = list(edits.items())
         self.rest.reverse()
-        self.size = SLICES[0]
-        self.hit: dict[Node, None] = {}
+        self.hit: list[Node] = []
         self.edits: list[Edit] = []
         self.events: Counter[tuple[str, Event]] = Counter()
         self.former: dict[tuple[str, Hashable], Any] = {}
         self._room = {False: MAX_FORMER, True: MAX_FORMER_ENDPOINTS}
         self.took, self.runs = 0.0, 0
         self._arrivals, self._first, self._last = arrivals, first, last
+        self._steps = mesh.commit_in_steps(self._changes())
 
-    def take(self, count: int) -> list[tuple[tuple[str, Hashable], Any]]:
-        """Remove and return the next edits, in order."""
-        part = self.rest[-count:]
-        del self.rest[-count:]
-        part.reverse()
-        return part
+    def go_on(self) -> bool:
+        """Continue until the commit must pause. Return whether it is complete."""
+        try:
+            next(self._steps)
+        except StopIteration as stop:
+            self.hit = stop.value
+            return True
+        return False
 
-    def remember(self, changes: Iterable[tuple[Table[Any, Any], Hashable, Any]]) -> None:
-        """Record the former rows of changes that are about to be committed."""
-        for table, key, row in changes:
-            is_endpoint = table.name in ENDPOINTS
-            if self._room[is_endpoint] and row is not None and (former := table.peek(key)) is not None:
+    def _changes(self) -> Iterator[Change]:
+        """Yield the admitted edits, each before it is applied, and record them."""
+        while self.rest:
+            part = self.rest[: -ADMITTED - 1 : -1]
+            del self.rest[-ADMITTED:]
+            for name, key, row in self._namespaces.admit((table, key, row) for (table, key), row in part):
+                table = self._mesh.tables[name]
+                self.edits.append((name, key, row))
+                self.events[name, _event(table, key, row)] += 1
+                self._remember(table, key, row)
+                yield table, key, row
+
+    def _remember(self, table: Table[Any, Any], key: Hashable, row: Any) -> None:
+        """Record the former row of a change that is about to be applied."""
+        is_endpoint = table.name in ENDPOINTS
+        if self._room[is_endpoint] and row is not None:
+            former = table.peek(key)
+            if former is not None:
                 self._room[is_endpoint] -= 1
                 self.former.setdefault((table.name, key), former)
 
     def commit(self) -> Commit:
         """Return the result of the commit."""
         return Commit(
-            list(self.hit),
+            self.hit,
             self.edits,
             self._arrivals,
             self._first,

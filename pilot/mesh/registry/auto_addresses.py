@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import functools
 import ipaddress
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from typing import Any, cast
 
 from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.networking.service_entry import ServiceEntry
@@ -20,11 +20,15 @@ from pilot.config.object import Object, ObjectKey, age
 from pilot.derive import UNSET, Database, Derived, Gather, Node, derived
 from pilot.mesh.tables.database import REMEMBERED, Mesh
 
+STEP = 100
+"""Number of hosts to which addresses are allocated in a step."""
 OPT_OUT = "networking.istio.io/enable-autoallocate-ip"
 
-# Fields: the entry's age, the hosts that need addresses, their addresses in its status, and its own addresses.
-HostAddresses = Mapping[tuple[ObjectKey, str], tuple[str, ...]]
+Owner = tuple[ObjectKey, str]
+"""A ServiceEntry and a host."""
+HostAddresses = Mapping[Owner, tuple[str, ...]]
 """Addresses, keyed by ServiceEntry and host."""
+# Fields: the entry's age, the hosts that need addresses, their addresses in its status, and its own addresses.
 AddressRequest = tuple[tuple[str, str, str], tuple[str, ...], tuple[tuple[str, str], ...], tuple[str, ...]]
 
 
@@ -51,24 +55,33 @@ _requests: Gather[ObjectKey, [], AddressRequest] = Gather("address_requests", _e
 class _AllocatedAddresses(Derived[[], HostAddresses]):
     """The derivation of all allocated addresses. A change affects only the hosts whose addresses differ."""
 
+    has_steps = True
+
+    def __init__(self, compute: Callable[[Mesh], Generator[None, None, HostAddresses]]) -> None:
+        super().__init__(cast(Callable[..., HostAddresses], compute), hub=True)
+
     def reached(self, db: Database, node: Node, before: Any) -> list[Node]:
         """Return the nodes of changed addresses. If the derivation fails or failed before, return its own node."""
         if before is UNSET or node.error is not None:
             return [node]
         reached: list[Node] = []
-        for owner in {owner for owner, _ in before.items() ^ node.value.items()}:
-            db.touch(auto_addresses, owner, reached)
+        after: HostAddresses = node.value
+        for owner in before.keys() | after.keys() if before.keys() != after.keys() else after:
+            if before.get(owner) != after.get(owner):
+                db.touch(auto_addresses, owner, reached)
         return reached
 
 
-@functools.partial(_AllocatedAddresses, hub=True)
-def allocated_addresses(db: Mesh) -> HostAddresses:
+@_AllocatedAddresses
+def allocated_addresses(db: Mesh) -> Generator[None, None, HostAddresses]:
     """Return the allocated IPv4 and IPv6 addresses, keyed by ServiceEntry and host."""
     registry = db.settings.registry
     if not registry.ip_autoallocate:
         return {}
     remembered = db.allocated_addresses.get(REMEMBERED) or {}
-    return allocate(_requests(db), remembered, registry.ip_autoallocate_ipv4, registry.ip_autoallocate_ipv6)
+    return (
+        yield from allocate(_requests(db), remembered, registry.ip_autoallocate_ipv4, registry.ip_autoallocate_ipv6)
+    )
 
 
 @derived
@@ -92,35 +105,38 @@ def needs_addresses(entry: Object[ServiceEntry]) -> bool:
 
 def allocate(
     requests: Mapping[ObjectKey, AddressRequest], remembered: HostAddresses, *prefixes: str
-) -> dict[tuple[ObjectKey, str], tuple[str, ...]]:
-    """Return the addresses, keyed by ServiceEntry and host.
+) -> Generator[None, None, HostAddresses]:
+    """Return the addresses, keyed by ServiceEntry and host, in steps.
 
     They are the addresses in the status of the ServiceEntry or, if there are none, the remembered ones or a free
     address from each prefix. Addresses that are remembered for hosts that do not exist are used last.
     """
-    allocated: dict[tuple[ObjectKey, str], tuple[str, ...]] = {}
+    allocated: dict[Owner, tuple[str, ...]] = {}
+    unassigned: list[Owner] = []
     in_use: set[str] = set()
-    oldest_first = sorted(requests.items(), key=lambda item: item[1][0])
-    for key, (_, hosts, assigned, occupied) in oldest_first:
+    for key, (_, hosts, assigned, occupied) in sorted(requests.items(), key=lambda item: item[1][0]):  # oldest first
         in_use.update(occupied)
         own = frozenset(hosts)
         for host, address in assigned:
             if host in own and address not in in_use:  # if two entries claim an address, the older one keeps it
                 allocated[key, host] = (*allocated.get((key, host), ()), address)
                 in_use.add(address)
-    unassigned = [
-        (key, host) for key, (_, hosts, _, _) in oldest_first for host in hosts if (key, host) not in allocated
-    ]
-    for owner in unassigned if remembered else ():
+        unassigned += [(key, host) for host in hosts if (key, host) not in allocated]
+        yield
+    for number, owner in enumerate(unassigned if remembered else ()):
         addresses = remembered.get(owner, ())
         if _are_from(addresses, prefixes) and in_use.isdisjoint(addresses):
             allocated[owner] = addresses
             in_use.update(addresses)
+        if number % STEP == 0:
+            yield
     reserved = [address for owner, addresses in remembered.items() if owner not in allocated for address in addresses]
     free = [_free(prefix, in_use, reserved) for prefix in prefixes]
-    for owner in unassigned:
+    for number, owner in enumerate(unassigned):
         if owner not in allocated:
             allocated[owner] = tuple(address for pool in free if (address := next(pool, "")))
+        if number % STEP == 0:
+            yield
     return allocated
 
 

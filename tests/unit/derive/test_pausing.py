@@ -8,8 +8,8 @@ from collections.abc import Callable, Generator, Mapping
 
 import pytest
 
-from pilot.derive import Gather, Node, Paused, derived, derived_in_steps
-from testing.mesh.number_derivations import NumberDatabase, keys, numbers
+from pilot.derive import Change, Gather, Node, Paused, derived, derived_in_steps, hub
+from testing.mesh.number_derivations import NumberDatabase, keys, number, numbers
 
 
 @derived
@@ -203,3 +203,87 @@ def test_node_that_is_watched_before_it_is_collected_follows_its_inputs() -> Non
     assert db.commit([(db.numbers, "n00002", 20)]) == [node]
     db.refresh(node)
     assert node.value == 2 * (0 + 1 + 20)
+
+
+gathered = Gather("gathered numbers", keys, number, hub=True)
+
+
+@hub
+def whole_sum(db: NumberDatabase) -> int:
+    return sum(gathered(db).values())
+
+
+@derived
+def share(db: NumberDatabase, key: str) -> tuple[int, int]:
+    """Return a number and the sum of all. Numbers of 1000 and more are a part of a larger sum."""
+    part, whole = number(db, key) or 0, whole_sum(db)
+    if part >= 1000 and whole < part:
+        raise ValueError("larger than the sum")
+    return part, whole
+
+
+def commit_in_slices(db: NumberDatabase, edits: list[Change], between: Callable[[], None]) -> list[Node]:
+    """Commit edits. Call `between` whenever the commit is interrupted."""
+    steps = db.commit_in_steps(edits)
+    while True:
+        try:
+            with db.pausing(every(10)):
+                next(steps)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        between()
+
+
+def test_hubs_are_refreshed_in_slices() -> None:
+    db = NumberDatabase(0)
+    node, runs = db.watch(whole_sum), [db.runs]
+    edits = [(db.numbers, f"n{i:05}", i + 20) for i in range(1000)]
+    assert commit_in_slices(db, edits, lambda: runs.append(db.runs)) == [node]
+    assert node.value == sum(i + 20 for i in range(1000))
+    assert len(runs) > 190, "100 slices for the rows, 100 for the items"
+    assert max(later - earlier for earlier, later in itertools.pairwise(runs)) <= 40
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_values_read_while_a_commit_is_interrupted_are_updated_after_it(seed: int) -> None:
+    chance = random.Random(seed)
+    db = NumberDatabase(40)
+    watched = {key: db.watch(share, key) for key in (f"n{i:05}" for i in range(50))}
+    interrupted: list[Node] = []
+
+    def between() -> None:
+        chosen = chance.choice([*watched.values()])
+        db.refresh(chosen)
+        if chance.random() < 0.3:
+            interrupted.extend(db.commit([(db.numbers, f"n{chance.randrange(50):05}", chance.randrange(20, 900))]))
+        if chance.random() < 0.2:
+            db.collect()
+
+    for _ in range(10):
+        rows = ((f"n{chance.randrange(50):05}", chance.choice([None, chance.randrange(20, 900)])) for _ in range(30))
+        affected = commit_in_slices(db, [(db.numbers, key, row) for key, row in rows], between)
+        assert {node for node in watched.values() if node.stale} <= {*affected, *interrupted}
+        whole = sum(row for _, row in db.numbers.rows() if row != 13)
+        for key, node in watched.items():
+            db.refresh(node)
+            row = db.numbers.peek(key)
+            assert node.value == (0 if row is None else row, whole) or row == 13
+    assert interrupted
+
+
+def test_failures_of_interrupted_commits_are_reported_if_they_remain() -> None:
+    db = NumberDatabase(100)
+    node, failures = db.watch(share, "n00001"), []
+    db.reports.clear()
+
+    def between() -> None:
+        db.refresh(node)
+        failures.append(node.error)
+
+    filler: list[Change] = [(db.numbers, f"n{i:05}", i + 20) for i in range(2, 100)]
+    commit_in_slices(db, [(db.numbers, "n00001", 9999), *filler], between)
+    db.refresh(node)
+    assert node.value[0] == 9999
+    assert node.error is None
+    assert any(failures), "the row was read before the sum was up to date"
+    assert db.reports == []

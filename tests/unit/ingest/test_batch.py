@@ -1,17 +1,19 @@
 from __future__ import annotations
 
-from typing import Any
-
 from pilot.config.group_kind import GroupKind
 from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, POD, SERVICE
 from pilot.config.kubernetes.endpoint_slice import EndpointPort, EndpointSlice
 from pilot.config.kubernetes.service import Service
 from pilot.config.object import Object, ObjectKey, RegistryKey
-from pilot.derive import Node, derived
-from pilot.ingest.batch import LONG, MAX_FORMER, MAX_FORMER_ENDPOINTS, SLICES, Batch, Commit
+from pilot.derive import derived
+from pilot.ingest.batch import ADMITTED, MAX_FORMER, MAX_FORMER_ENDPOINTS, Batch, Commit
 from pilot.lib.duration import parse_duration
+from pilot.mesh.registry.auto_addresses import allocated_addresses
+from pilot.mesh.registry.services import visible_refs
 from pilot.mesh.tables.database import Mesh
 from testing.mesh.clock import VirtualClock
+from testing.mesh.objects import Plain, make
+from testing.mesh.world import rows_of
 
 KEY = RegistryKey("Kubernetes", "shop", "a")
 
@@ -26,11 +28,19 @@ def kind_of(db: Mesh, key: ObjectKey) -> str:
     return "" if row is None else row.spec.type
 
 
+class TickingClock(VirtualClock):
+    """A clock on which a millisecond passes whenever its time is read, so that a slice has a few edits."""
+
+    def time(self) -> float:
+        self.now += 0.001
+        return self.now
+
+
 class Batching:
     """A mesh whose edits are batched on a virtual clock."""
 
-    def __init__(self) -> None:
-        self.mesh, self.clock = Mesh(), VirtualClock()
+    def __init__(self, clock: VirtualClock | None = None) -> None:
+        self.mesh, self.clock = Mesh(), clock or VirtualClock()
         self.commits: list[tuple[float, Commit]] = []
         self.start = self.clock.now
         self.batch = Batch(self.mesh, self.clock, parse_duration("100ms"), parse_duration("1s"), self.on_commit)
@@ -109,16 +119,22 @@ def service_edits(count: int) -> list[tuple[str, RegistryKey, Object[Service] | 
     return [(SERVICE.table_name, RegistryKey("Kubernetes", "shop", f"s{i}"), row()) for i in range(count)]
 
 
-def test_large_batch_is_applied_in_slices_andon_commit_once() -> None:
-    harness = Batching()
-    edits = service_edits(3 * SLICES[0] + 1)
+def partly_applied(edits: list[tuple[str, RegistryKey, Object[Service] | None]]) -> Batching:
+    """Return a batch of which only the first slice is applied."""
+    harness = Batching(TickingClock())
     harness.batch.put(edits)
-    before = harness.clock.turns
-    harness.clock.advance(0.1)
-    assert len(SERVICE.table(harness.mesh)) == SLICES[0]
+    while not harness.clock.turns or not len(SERVICE.table(harness.mesh)):
+        harness.clock.advance(0.01)
+    assert 0 < len(SERVICE.table(harness.mesh)) < len(edits)
     assert harness.commits == []
-    harness.clock.advance(0.05)
-    assert harness.clock.turns - before == 4
+    return harness
+
+
+def test_large_batch_is_applied_in_slices_and_reported_once() -> None:
+    edits = service_edits(3 * ADMITTED + 1)
+    harness = partly_applied(edits)
+    harness.clock.advance(5)
+    assert harness.clock.turns >= 20, "10 ms are over after 10 edits or a few more"
     ((_, commit),) = harness.commits
     assert commit.edits == edits
     assert commit.events == {(SERVICE.table_name, "add"): len(edits)}
@@ -127,53 +143,59 @@ def test_large_batch_is_applied_in_slices_andon_commit_once() -> None:
 
 
 def test_edits_between_slices_win_in_the_next_commit() -> None:
-    harness = Batching()
-    harness.batch.put(service_edits(2 * SLICES[0]))
-    harness.clock.advance(0.1)
-    late_key = RegistryKey("Kubernetes", "shop", f"s{2 * SLICES[0] - 1}")
+    harness = partly_applied(service_edits(100))
+    late_key = RegistryKey("Kubernetes", "shop", "s99")
     harness.batch.put([(SERVICE.table_name, late_key, row("NodePort"))])
-    harness.clock.advance(0.05)
-    assert [len(commit.edits) for _, commit in harness.commits] == [2 * SLICES[0]]
-    harness.clock.advance(0.06)
-    assert [len(commit.edits) for _, commit in harness.commits] == [2 * SLICES[0], 1]
+    harness.clock.advance(5)
+    assert [len(commit.edits) for _, commit in harness.commits] == [100, 1]
     assert SERVICE.table(harness.mesh).peek(late_key) == row("NodePort")
 
 
 def test_flush_completes_a_partly_applied_batch() -> None:
-    harness = Batching()
-    harness.batch.put(service_edits(2 * SLICES[0]))
-    harness.clock.advance(0.1)
+    harness = partly_applied(service_edits(100))
     harness.batch.put([(SERVICE.table_name, KEY, row())])
     harness.batch.flush()
-    assert len(SERVICE.table(harness.mesh)) == 2 * SLICES[0] + 1
-    assert [len(commit.edits) for _, commit in harness.commits] == [2 * SLICES[0], 1]
+    assert len(SERVICE.table(harness.mesh)) == 101
+    assert [len(commit.edits) for _, commit in harness.commits] == [100, 1]
     assert harness.clock.waiting == 0
 
 
 def test_commit_lists_nodes_reached_by_every_slice() -> None:
-    harness = Batching()
-    first = harness.mesh.watch(kind_of, RegistryKey("Kubernetes", "shop", "s0"))
-    last = harness.mesh.watch(kind_of, RegistryKey("Kubernetes", "shop", f"s{2 * SLICES[0] - 1}"))
-    harness.batch.put(service_edits(2 * SLICES[0]))
-    harness.clock.advance(0.2)
+    harness = Batching(TickingClock())
+    watched = [harness.mesh.watch(kind_of, RegistryKey("Kubernetes", "shop", f"s{i}")) for i in (0, 50, 99)]
+    harness.batch.put(service_edits(100))
+    harness.clock.advance(5)
     ((_, commit),) = harness.commits
-    assert set(commit.hit) == {first, last}
+    assert set(commit.hit) == set(watched)
+    assert commit.took > 0.1, "the slices together"
 
 
-def test_slow_slices_become_larger() -> None:
-    harness = Batching()
-    harness.mesh.watch(kind_of, RegistryKey("Kubernetes", "shop", "s0"))
-    commit = harness.mesh.commit
+def test_service_entries_with_many_hosts_are_committed_in_slices() -> None:
+    harness = Batching(TickingClock())
+    watched = [harness.mesh.watch(visible_refs, "shop"), harness.mesh.watch(allocated_addresses)]
+    runs = []
+    for entries in (
+        [make_entry(f"e{number}", 50) for number in range(20)],
+        [make_entry("e7", 51)],
+    ):
+        harness.batch.put((table, key, entry) for (table, key), entry in rows_of(entries).items())
+        while len(harness.batch) or harness.clock.waiting:
+            turns, before = harness.clock.turns, harness.mesh.runs
+            harness.clock.advance(0.001)
+            runs.append((harness.mesh.runs - before) / max(harness.clock.turns - turns, 1))
+    assert harness.commits[-1][1].hit
+    assert [len(harness.mesh.watch(node.fn, *node.args).value) for node in watched] == [1001, 1001]
+    assert sum(runs) > 5000
+    assert max(runs) <= 110, "all values of a slice, and those of the first hosts"
 
-    def slow(edits: list[Any]) -> list[Node]:
-        harness.clock.now += 2 * LONG
-        return commit(edits)
 
-    harness.mesh.commit = slow  # type: ignore[method-assign, assignment]
-    harness.batch.put(service_edits(3 * SLICES[0]))
-    harness.clock.advance(4 * LONG)
-    ((_, batch_commit),) = harness.commits
-    assert (len(batch_commit.edits), round(batch_commit.took, 3)) == (3 * SLICES[0], 4 * LONG)  # in two slices
+def make_entry(name: str, hosts: int) -> Plain:
+    names = ", ".join(f"h{n}.{name}.example.com" for n in range(hosts))
+    return make(
+        "ServiceEntry",
+        name,
+        f"{{hosts: [{names}], resolution: DNS, ports: [{{number: 80, protocol: HTTP, name: http}}]}}",
+    )
 
 
 def test_continuous_endpoint_edits_areon_commit_early() -> None:

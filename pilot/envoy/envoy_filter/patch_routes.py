@@ -79,11 +79,10 @@ def _patch_host_routes(host: Any, patches: Sequence[ParsedPatch], effects: Effec
                 del host.routes[index]
                 break
             yield
-    for number, patch in enumerate(patches):
+    for patch in patches:
         if not patch.merges and patch.operation != "REMOVE":
             _add_route(host.routes, patch, effects)
-            if number % STEP == 0:
-                yield
+            yield  # it was compared with every route
 
 
 def _patch_route(route: Any, patches: Sequence[ParsedPatch], effects: Effects) -> bool:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 import pytest
-from envoy.config.route.v3 import route_pb2
+from envoy.config.route.v3 import route_components_pb2, route_pb2
 
-from pilot.envoy.envoy_filter.parsed_patch import patches
+from pilot.config.networking.envoy_filter import (
+    EnvoyConfigObjectMatch,
+    RouteConfigurationMatch,
+    RouteMatch,
+    VirtualHostMatch,
+)
+from pilot.config.object import ObjectKey
+from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch, patches
 from pilot.envoy.envoy_filter.patch_effects import Effects
-from pilot.envoy.envoy_filter.patch_routes import patch_routes
+from pilot.envoy.envoy_filter.patch_routes import patch_hosts, patch_routes
 from pilot.envoy.envoy_filter.patched_groups import PatchedGroupKey, patched, patched_resources
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import ROUTE
+from pilot.mesh.model.facets import PatchKey
 from testing.edits.random_envoy_filters import API, MESH, TO_API
 from testing.mesh.objects import Plain, make
 from testing.mesh.world import World, proxy
@@ -183,3 +192,28 @@ def test_only_the_matched_route_is_removed(name: str, remaining: list[str]) -> N
     routes = {host.name: [route.name for route in host.routes] for host in configuration.virtual_hosts}
     assert routes[f"{API}:80"] == remaining
     assert routes[f"{WEB}:80"] == ["default"]
+
+
+class CountingName(str):
+    """A name that counts how often it is compared."""
+
+    comparisons = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountingName.comparisons += 1
+        return super().__eq__(other)
+
+    __hash__ = str.__hash__
+
+
+@pytest.mark.parametrize("operation", ["ADD", "INSERT_AFTER", "INSERT_BEFORE", "INSERT_FIRST", "MERGE", "REMOVE"])
+def test_patches_that_are_compared_with_many_routes_are_applied_in_steps(operation: str) -> None:
+    host_match = VirtualHostMatch(route=RouteMatch(name=CountingName("missing")))
+    match = EnvoyConfigObjectMatch(route_configuration=RouteConfigurationMatch(vhost=host_match))
+    route = route_components_pb2.Route()
+    patch = ParsedPatch(PatchKey(ObjectKey("a", "one"), 0), "HTTP_ROUTE", operation, match, route, "")
+    host = route_components_pb2.VirtualHost(routes=[route] * 200)
+    CountingName.comparisons = 0
+    comparisons = [CountingName.comparisons for _ in patch_hosts([host], [patch] * 100, Effects())]
+    assert comparisons[-1] >= 100 * 200
+    assert max(later - earlier for earlier, later in itertools.pairwise(comparisons)) <= 3 * 200, "those of a patch"

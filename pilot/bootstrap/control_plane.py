@@ -90,7 +90,7 @@ from pilot.xds.net.http import add_ready
 from pilot.xds.net.listen_address import Address
 from pilot.xds.push.discovery import Discovery, log_outcome
 from pilot.xds.push.event_progress import EventOutcome
-from pilot.xds.push.pusher import Pushed, Pusher
+from pilot.xds.push.pusher import Pusher
 from pilot.xds.push.write_limiter import write_limits
 from pilot.xds.secret_access import SecretAccess
 from pilot.xds.server import make_server
@@ -177,9 +177,6 @@ class ControlPlane:
             on_outcome=self._on_outcome,
             counts_cache=settings.debug.cache_metrics,
         )
-        self.pusher = Pusher(
-            self.discovery, self.metrics, write_limits(settings.serve), self._on_push, self._on_derivations
-        )
         self._aliases = parse_aliases(settings.serve.cluster_aliases)
         self._admission, self._budgets = (
             Admission(stream_rate(settings.serve.stream_rate)),
@@ -212,6 +209,15 @@ class ControlPlane:
 
         ledger = Ledger(self.problems)
         self._dashboard_data = DashboardData(self._catalogue, ledger, self.discovery, self.metrics)
+        changes = self._dashboard_data.changes
+        self.pusher = Pusher(
+            self.discovery,
+            self.metrics,
+            write_limits(settings.serve),
+            changes.on_written,
+            changes.on_derivations,
+            self._traces.on_push if self._traces is not None else None,
+        )
         local_cluster = settings.mesh.registry.cluster_id
         self._rollouts = Rollouts(self.db, ledger, self._batch, local_cluster)
         self.files = tuple(self._file_source(ledger, rank, folder) for rank, folder in enumerate(folders))
@@ -309,16 +315,6 @@ class ControlPlane:
         """Handle a committed batch of changes that affects some proxies."""
         self._dashboard_data.on_change(event, commit, proxies)
         self._rollouts.on_change(event, commit)
-
-    def _on_push(self, pushed: Pushed) -> None:
-        """Handle a message that was written to a proxy."""
-        self._dashboard_data.changes.on_push(pushed)
-        if self._traces is not None:
-            self._traces.on_push(pushed)
-
-    def _on_derivations(self, event: int, count: int) -> None:
-        """Handle derivations that ran for an event."""
-        self._dashboard_data.changes.on_derivations(event, count)
 
     def _on_outcome(self, outcome: EventOutcome) -> None:
         """Handle the outcome of an event."""

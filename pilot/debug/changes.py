@@ -66,20 +66,9 @@ class Delivery(Protocol):
     def seconds_50(self) -> float: ...
 
 
-class Written(Protocol):
-    """A message that was written to a proxy because of a change, or of a request if `event` is 0."""
-
-    @property
-    def event(self) -> int: ...
-    @property
-    def type_url(self) -> str: ...
-    @property
-    def size(self) -> int: ...
-
-
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class Cost:
-    """Derivations that ran, messages that were written, and their bytes by type."""
+    """Derivations that ran, messages that were written, and their bytes by type URL."""
 
     derivations: int = 0
     messages: int = 0
@@ -88,18 +77,16 @@ class Cost:
     def add(self, other: Cost) -> None:
         self.derivations += other.derivations
         self.messages += other.messages
-        for name, size in other.bytes.items():
-            self.bytes[name] = self.bytes.get(name, 0) + size
-
-    def write(self, type_url: str, size: int) -> None:
-        """Add a message."""
-        name = short_name(type_url)
-        self.messages += 1
-        self.bytes[name] = self.bytes.get(name, 0) + size
+        for type_url, size in other.bytes.items():
+            self.bytes[type_url] = self.bytes.get(type_url, 0) + size
 
     def plain(self) -> dict[str, Any]:
-        """Return the cost as a JSON object."""
-        return {"derivations": self.derivations, "messages": self.messages, "bytes": dict(self.bytes)}
+        """Return the cost as a JSON object, in which types have short names."""
+        sizes: dict[str, int] = {}
+        for type_url, size in self.bytes.items():
+            name = short_name(type_url)
+            sizes[name] = sizes.get(name, 0) + size
+        return {"derivations": self.derivations, "messages": self.messages, "bytes": sizes}
 
 
 @dataclasses.dataclass
@@ -140,6 +127,7 @@ class ChangeLog:
         self._changes: OrderedDict[int, Change] = OrderedDict()
         self._endpoint_changes: OrderedDict[int, Change] = OrderedDict()
         self.requests, self.others = Cost(), Cost()
+        self._costs = {0: self.requests}
         self.number = 0
         """The number of the last change."""
 
@@ -154,26 +142,22 @@ class ChangeLog:
     ) -> None:
         """Record a change of `total` objects and `endpoints` Pods and EndpointSlices that affects some proxies."""
         changes, limit = (self._changes, KEPT) if total else (self._endpoint_changes, KEPT_ENDPOINTS)
-        cost = Cost(derivations)
+        cost = self._costs[number] = Cost(derivations)
         changes[number] = Change(number, self._now(), objects, total, endpoints, proxies, cost=cost)
         self.number = number
         if len(changes) > limit:
-            _, oldest = changes.popitem(last=False)
-            self.others.add(oldest.cost)
+            oldest, _ = changes.popitem(last=False)
+            self.others.add(self._costs.pop(oldest))
 
-    def on_push(self, written: Written) -> None:
-        """Record a message that was written."""
-        self._cost_of(written.event).write(written.type_url, written.size)
+    def on_written(self, event: int, type_url: str, size: int) -> None:
+        """Record a message that was written for a change, or for a request if `event` is 0."""
+        cost = self._costs.get(event, self.others)
+        cost.messages += 1
+        cost.bytes[type_url] = cost.bytes.get(type_url, 0) + size
 
     def on_derivations(self, event: int, count: int) -> None:
         """Record derivations that ran for a change, or for a request if `event` is 0."""
-        self._cost_of(event).derivations += count
-
-    def _cost_of(self, event: int) -> Cost:
-        if not event:
-            return self.requests
-        change = self._changes.get(event) or self._endpoint_changes.get(event)
-        return change.cost if change is not None else self.others
+        self._costs.get(event, self.others).derivations += count
 
     def total(self) -> Cost:
         """Return the sum of all costs."""

@@ -22,7 +22,7 @@ from pilot.xds.admission import DEFAULT_STREAM_LIMITS, Admission, StreamLimits
 from pilot.xds.ads import SERVICE, Ads, AdsOptions
 from pilot.xds.authn.identity import Authenticate, Caller, IdentityError, no_authentication
 from pilot.xds.push.discovery import Discovery
-from pilot.xds.push.pusher import Pushed, Pusher, ignore_push
+from pilot.xds.push.pusher import Pushed, Pusher, ignore_written
 from pilot.xds.push.write_limiter import DEFAULT_LIMITS, WriteLimits
 from pilot.xds.server import make_server
 from testing.clients.scripted_stream import resource
@@ -90,12 +90,13 @@ class Server:
         plan: Derived[[str], ProxyPlan] = plan,
         authenticate: Authenticate = no_authentication,
         mesh: Mesh | None = None,
-        on_push: Callable[[Pushed], None] = ignore_push,
+        on_push: Callable[[Pushed], None] | None = None,
+        on_written: Callable[[int, str, int], None] = ignore_written,
         **more: Any,
     ) -> None:
         self.db, self.metrics = Mesh() if mesh is None else mesh, Metrics()
         self.discovery = Discovery(self.db, self.metrics, plan, linger)
-        self.pusher = Pusher(self.discovery, self.metrics, limits, on_push)
+        self.pusher = Pusher(self.discovery, self.metrics, limits, on_written, on_push=on_push)
         options = AdsOptions(Admission(rate), {"alias": "Kubernetes"}, stream_limits, authenticate=authenticate, **more)
         self.ads = Ads(self.discovery, self.pusher, self.metrics, options)
         self.grpc = make_server(settings, [self.ads.handlers()])

@@ -89,7 +89,9 @@ async def test_cache_evictions_are_counted_only_with_cache_metrics() -> None:
 
 async def test_push_is_reported_with_its_events() -> None:
     reports: list[Pushed] = []
-    async with serving(on_push=reports.append) as server, Client(server) as client:
+    written: list[tuple[int, str, int]] = []
+    record = lambda *message: written.append(message)  # noqa: E731
+    async with serving(on_push=reports.append, on_written=record) as server, Client(server) as client:
         server.set("cds", a="1")
         await client.request("cds")
         await client.request("cds", nonce=await client.expect("cds", "a"))
@@ -97,13 +99,14 @@ async def test_push_is_reported_with_its_events() -> None:
         await server.eventually(
             lambda: connection.is_idle and connection.subscriptions[BY_SHORT_NAME["cds"]].nonce_acked
         )
-        assert [pushed.event for pushed in reports] == [0]
+        assert [(pushed.events, event) for pushed, (event, _, _) in zip(reports, written, strict=True)] == [((), 0)]
         reports.clear()
         server.discovery.wake(server.db.commit([(server.db.mesh, "cds/all", {"a": "2"})]), {"config": 1}, 7)
         response = await client.receive()
         await server.eventually(lambda: reports)
         (pushed,) = reports
-        assert (pushed.events, pushed.event, pushed.type_url) == ((7,), 7, BY_SHORT_NAME["cds"])
+        assert (pushed.events, pushed.type_url) == ((7,), BY_SHORT_NAME["cds"])
+        assert written[1:] == [(7, BY_SHORT_NAME["cds"], response.ByteSize())]
         assert pushed.size == response.ByteSize()
         assert pushed.began <= pushed.encoded <= pushed.written
 

@@ -14,12 +14,12 @@ from prometheus_client import (
     Counter,
     Gauge,
     GCCollector,
-    Histogram,
     PlatformCollector,
     ProcessCollector,
 )
 
 from pilot.lib.metrics.exposition import render
+from pilot.lib.metrics.histogram import HistogramFamily
 from pilot.lib.metrics.metric_catalogue import CATALOGUE, DeclaredMetric
 
 OTHER = "other"
@@ -77,16 +77,15 @@ class Series:
         if family is None:
             declared = CATALOGUE[name]
             if declared.kind == "histogram":
-                family = Histogram(
-                    name, declared.help, declared.labels, registry=self._registry, buckets=declared.buckets
-                )
+                family = HistogramFamily(declared)
+                self._registry.register(family)
             else:
                 family = _FACTORIES[declared.kind](
                     _inner(declared), declared.help, declared.labels, registry=self._registry
                 )
             self._families[name] = family
             self._exact[_inner(declared)] = name
-        return family.labels(*labels) if labels else family
+        return family.labels(*labels) if labels or isinstance(family, HistogramFamily) else family
 
 
 def _inner(declared: DeclaredMetric) -> str:

@@ -8,14 +8,17 @@ A refusal of a type ends when the proxy has acknowledged later responses with al
 
 from __future__ import annotations
 
+import sys
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from pilot.lib.text import cut
 from pilot.lib.xds_types import LISTENER, ROUTE, find_type, short_name
 
 _TOO_MANY = "too many changes were refused"
+_OPEN = sys.maxsize
+"""The number of the last response of a batch to which more responses belong."""
 State = Literal["acknowledged", "nacked", "unchanged"]
 MAX_EVENTS = 1000
 """Maximum number of events that wait, and of refused events. Older ones are not told apart from each other."""
@@ -38,34 +41,43 @@ class Answered(NamedTuple):
 
 
 class _Sent(NamedTuple):
-    """A response: its nonce, its number, the names of its resources, and whether the proxy drops all others."""
+    """A response without an answer: its nonce, its number, the names of its resources, and whether the proxy drops all
+    others.
+
+    `lowest` is the number of the oldest response that its answer includes, because that response's nonce was forgotten.
+    """
 
     nonce: str
     number: int
+    lowest: int
     names: Callable[[], Iterable[str]]
     is_whole: bool
 
+    def is_within(self, first: int, last: int) -> bool:
+        """Return whether the answer includes a response with one of these numbers."""
+        return self.number >= first and self.lowest <= last
+
 
 class _Batch:
-    """Events that are processed together.
+    """Events that are processed together. While they wait and are processed, they cause all responses of the stream.
 
-    needs: The first and the last response of each type that they caused, as numbers of the stream's responses.
+    first, last: The numbers of these responses. `last` is `_OPEN` while more responses belong to the batch.
     refusals: The reasons of refusals, by type.
-    is_open: Whether more responses belong to the batch.
-    has_sent: Whether they caused a response.
     is_partial: Whether the batch includes older events that are not in `events`.
     """
 
-    __slots__ = ("events", "has_sent", "is_open", "is_partial", "needs", "refusals")
+    __slots__ = ("events", "first", "is_partial", "last", "refusals")
 
-    def __init__(self) -> None:
-        self.events: deque[int] = deque(maxlen=MAX_EVENTS)
-        self.needs: dict[str, tuple[int, int]] = {}
+    def __init__(self, event: int, first: int) -> None:
+        self.events = [event]
+        self.first, self.last = first, _OPEN
         self.refusals: dict[str, str] = {}
-        self.is_open, self.has_sent, self.is_partial = True, False, False
+        self.is_partial = False
 
     def add(self, event: int) -> None:
-        self.is_partial = self.is_partial or len(self.events) == MAX_EVENTS
+        if len(self.events) == MAX_EVENTS:
+            self.is_partial = True
+            del self.events[0]
         self.events.append(event)
 
     def includes(self, event: int) -> bool:
@@ -75,13 +87,16 @@ class _Batch:
 class Deliveries:
     """The changes that affect a stream and to which its proxy has not completely responded.
 
+    Responses are numbered in the order of their writing. A batch of changes is compared with the responses in flight
+    only when it may be complete, so a response costs the same whether or not changes wait for it.
+
+    event: The last of the events that are being processed, or 0 if there are none.
     refusals: The reasons for each event that the proxy has refused, by type.
     start_refusal: The reason for which the proxy has refused a part of its first configuration, or "".
     """
 
     __slots__ = (
         "_batches",
-        "_current",
         "_forgotten",
         "_has_listeners",
         "_has_started",
@@ -89,6 +104,7 @@ class Deliveries:
         "_number",
         "_rejected",
         "_sent",
+        "event",
         "refusals",
         "start_refusal",
     )
@@ -96,10 +112,9 @@ class Deliveries:
     def __init__(self) -> None:
         self._next: _Batch | None = None
         self._batches: list[_Batch] = []
-        self._current: _Batch | None = None
         self._sent: dict[str, deque[_Sent]] = {}
         self._rejected: dict[str, set[str]] = {}
-        self._number = self._forgotten = 0
+        self._number = self._forgotten = self.event = 0
         self._has_started = self._has_listeners = False
         self.refusals: dict[int, dict[str, str]] = {}
         self.start_refusal = ""
@@ -109,83 +124,81 @@ class Deliveries:
     def add(self, event: int) -> None:
         """Add an event that affects the stream. Responses that are written from now on may be caused by it."""
         if self._next is None:
-            self._next = _Batch()
-        self._next.add(event)
+            self._next = _Batch(event, self._number + 1)
+        else:
+            self._next.add(event)
 
     def begin(self) -> None:
         """Start processing the events that wait."""
         if self._next is not None:
             self._batches.append(self._next)
-            self._current, self._next = self._next, None
-        else:
-            self._current = next((batch for batch in reversed(self._batches) if batch.is_open), None)
+            self.event, self._next = self._next.events[-1], None
+        elif self._batches:
+            self.event = next((batch.events[-1] for batch in reversed(self._batches) if batch.last == _OPEN), 0)
 
     def end(self, is_complete: bool) -> None:
         """End processing. If `is_complete` is false, responses that the events caused are held back."""
-        self._current = None
+        self.event = 0
         if is_complete:
             for batch in self._batches:
-                batch.is_open = False
+                if batch.last == _OPEN:
+                    batch.last = self._number
 
     def on_sent(self, type_url: str, nonce: str, names: Callable[[], Iterable[str]], is_whole: bool = False) -> None:
         """Record that a response is being written. `names` returns the names of its resources.
 
         `is_whole` says whether the proxy drops all other resources of the type.
         """
-        causes = [batch for batch in self._batches if batch.is_open]
-        if self._next is not None:
-            causes.append(self._next)
-        for batch in causes:
-            batch.has_sent = True
+        self._number = number = self._number + 1
         if not find_type(type_url).has_nonces:
             return
-        self._number += 1
         sent = self._sent.get(type_url)
         if sent is None:
-            sent = self._sent[type_url] = deque(maxlen=MAX_RESPONSES)
-        sent.append(_Sent(nonce, self._number, names, is_whole))
-        for batch in causes:
-            batch.needs[type_url] = batch.needs.get(type_url, (self._number,))[0], self._number
+            sent = self._sent[type_url] = deque()
+        sent.append(_Sent(nonce, number, number, names, is_whole))
+        if len(sent) > MAX_RESPONSES:
+            oldest = sent.popleft()
+            sent[0] = sent[0]._replace(lowest=oldest.lowest)
 
     def on_response(self, type_url: str, nonce: str, error: str | None = None) -> None:
         """Record that a proxy has acknowledged a response or, with an error, rejected it.
 
         An acknowledgement includes the earlier responses of the type that were not rejected.
         """
-        response = self._take_sent(type_url, nonce)
-        if response is None:
+        taken = self._take_sent(type_url, nonce)
+        if not taken:
             return
-        number = response.number
-        reason = f"{short_name(type_url)}: {cut(error, MAX_REASON)}" if error is not None else ""
-        self._track_rejected(type_url, response, bool(reason))
-        for batch in (*self._batches, *((self._next,) if self._next is not None else ())):
-            need = batch.needs.get(type_url)
-            if need is None or need[0] > number:
-                continue
-            if reason:
-                batch.refusals.setdefault(type_url, reason)
-            if need[1] <= number:
-                del batch.needs[type_url]
+        reason = ""
+        if error is not None:
+            reason = f"{short_name(type_url)}: {cut(error, MAX_REASON)}"
+            self._reject(type_url, taken, reason)
+        elif self._rejected:
+            self._track_acknowledged(type_url, taken[-1])
         if not self._has_started:
             self.start_refusal = self.start_refusal or reason
             self._has_listeners = self._has_listeners or type_url == LISTENER
             self._has_started = type_url == ROUTE and self._has_listeners and not any(self._sent.values())
 
-    def _take_sent(self, type_url: str, nonce: str) -> _Sent | None:
-        """Return a response, and remove it and the earlier ones of its type. Return None if it is unknown."""
+    def _take_sent(self, type_url: str, nonce: str) -> Sequence[_Sent]:
+        """Return, and remove, a response and the earlier ones of its type, or () if it is unknown."""
         sent = self._sent.get(type_url)
         if not sent or not nonce:
-            return None
-        response = next((one for one in reversed(sent) if one.nonce == nonce), None)
-        while response is not None and sent and sent[0].number <= response.number:
-            sent.popleft()
-        return response
+            return ()
+        if sent[0].nonce == nonce:
+            return (sent.popleft(),)
+        position = next((n for n, one in enumerate(sent) if one.nonce == nonce), -1)
+        return [sent.popleft() for _ in range(position + 1)]
 
-    def _track_rejected(self, type_url: str, response: _Sent, is_rejected: bool) -> None:
-        """Record the resources that the proxy has rejected and not acknowledged since."""
-        if is_rejected:
-            self._rejected.setdefault(type_url, set()).update(response.names())
-        elif type_url in self._rejected:
+    def _reject(self, type_url: str, taken: Sequence[_Sent], reason: str) -> None:
+        """Record that the proxy has rejected the last of some responses, and the events that caused any of them."""
+        self._rejected.setdefault(type_url, set()).update(taken[-1].names())
+        for batch in (*self._batches, *((self._next,) if self._next is not None else ())):
+            if any(one.is_within(batch.first, batch.last) for one in taken):
+                batch.refusals.setdefault(type_url, reason)
+
+    def _track_acknowledged(self, type_url: str, response: _Sent) -> None:
+        """Remove acknowledged resources from those that the proxy has rejected."""
+        if type_url in self._rejected:
             self._rejected[type_url].difference_update(response.names())
             if response.is_whole or not self._rejected[type_url]:
                 self._end_refusals(type_url)
@@ -204,21 +217,28 @@ class Deliveries:
         self._sent.pop(type_url, None)
         if type_url in self._rejected:
             self._end_refusals(type_url)
-        for batch in self._batches:
-            batch.needs.pop(type_url, None)
 
     def take_answered(self) -> list[Answered]:
         """Return, and remove, the events to which the proxy has completely responded."""
+        answered: list[Answered] = []
         if not self._batches:
-            return []
-        answered = []
-        for batch in [batch for batch in self._batches if not (batch.is_open or batch.needs)]:
+            return answered
+        for batch in [b for b in self._batches if b.last != _OPEN and not self._is_in_flight(b)]:
             self._batches.remove(batch)
             if batch.refusals:
                 self._refuse(batch)
-            state: State = "nacked" if batch.refusals else "acknowledged" if batch.has_sent else "unchanged"
+            has_sent = batch.last >= batch.first
+            state: State = "nacked" if batch.refusals else "acknowledged" if has_sent else "unchanged"
             answered.append(Answered(tuple(batch.events), state))
         return answered
+
+    def _is_in_flight(self, batch: _Batch) -> bool:
+        """Return whether a response that the batch caused has no answer."""
+        first, last = batch.first, batch.last
+        for sent in self._sent.values():
+            if sent and sent[0].lowest <= last and any(one.is_within(first, last) for one in sent):
+                return True
+        return False
 
     def _refuse(self, batch: _Batch) -> None:
         for event in batch.events:
@@ -231,15 +251,10 @@ class Deliveries:
         """Return, and remove, the events to which the proxy has not completely responded."""
         events = (*self.processed, *(self._next.events if self._next is not None else ()))
         self._batches.clear()
-        self._current = self._next = None
+        self._next, self.event = None, 0
         return events
 
     # -- state ---------------------------------------------------------------------------------------------------------
-
-    @property
-    def event(self) -> int:
-        """Return the last of the events that are being processed, or 0 if there are none."""
-        return self._current.events[-1] if self._current is not None else 0
 
     @property
     def processed(self) -> tuple[int, ...]:
@@ -255,7 +270,7 @@ class Deliveries:
         """Return whether the proxy has not been sent everything that an event changes."""
         if self._next is not None and self._next.includes(event):
             return True
-        return any(batch.is_open and batch.includes(event) for batch in self._batches)
+        return any(batch.last == _OPEN and batch.includes(event) for batch in self._batches)
 
     def is_unanswered(self, event: int) -> bool:
         """Return whether the proxy has not completely responded to an event."""

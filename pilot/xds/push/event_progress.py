@@ -48,23 +48,52 @@ class EventOutcome(NamedTuple):
         """Return the number of proxies that the event changes, as far as this is known."""
         return self.proxies - self.unchanged
 
-    @property
-    def responded(self) -> int:
-        """Return the number of proxies that have responded or disconnected."""
-        return self.acknowledged + self.nacked + self.disconnected
 
-    @property
-    def is_complete(self) -> bool:
-        """Return whether every proxy has responded or disconnected."""
-        return self.responded >= self.affected
+class _Entry:
+    """An event in progress: its counts and times so far. Times are in monotonic seconds.
 
+    `since` is the time of the event's first edit. The other attributes are those of `EventOutcome`.
+    """
 
-class _Entry(NamedTuple):
-    """An event in progress. Times are in monotonic seconds. `since` is the time of the event's first edit."""
+    __slots__ = (
+        "acknowledged",
+        "began_at",
+        "disconnected",
+        "nacked",
+        "proxies",
+        "seconds_50",
+        "seconds_99",
+        "since",
+        "unchanged",
+    )
 
-    outcome: EventOutcome
-    began_at: float
-    since: float
+    def __init__(self, proxies: int, began_at: float, since: float) -> None:
+        self.proxies, self.began_at, self.since = proxies, began_at, since
+        self.acknowledged = self.nacked = self.disconnected = self.unchanged = 0
+        self.seconds_50 = self.seconds_99 = 0.0
+
+    def outcome(self, event: int, now: float) -> EventOutcome:
+        return EventOutcome(
+            event,
+            self.proxies,
+            self.acknowledged,
+            self.nacked,
+            self.disconnected,
+            now - self.began_at,
+            self.seconds_99,
+            self.unchanged,
+            self.seconds_50,
+        )
+
+    def advance(self, now: float) -> bool:
+        """Set the times that have passed by now. Return whether every proxy has responded or disconnected."""
+        responded, affected = self.acknowledged + self.nacked + self.disconnected, self.proxies - self.unchanged
+        if responded and not self.seconds_99:
+            if not self.seconds_50 and 2 * responded >= affected:
+                self.seconds_50 = now - self.began_at
+            if 100 * responded >= 99 * affected:
+                self.seconds_99 = now - self.began_at
+        return responded >= affected
 
 
 class EventProgress:
@@ -89,43 +118,33 @@ class EventProgress:
         if not proxies:
             return
         now = self._now()
-        self._events[event] = _Entry(EventOutcome(event, proxies, 0, 0, 0, 0.0), now, now - age)
+        self._events[event] = _Entry(proxies, now, now - age)
         if len(self._events) > MAX_EVENTS:
             self._finish(next(iter(self._events)))
 
     def find(self, event: int) -> EventOutcome | None:
         """Return the current outcome of an event in progress, or None if it has finished."""
         entry = self._events.get(event)
-        return entry.outcome._replace(seconds=self._now() - entry.began_at) if entry is not None else None
+        return entry.outcome(event, self._now()) if entry is not None else None
 
     def count_response(self, events: Iterable[int], state: State | Literal["disconnected"]) -> None:
         """Record how a proxy has responded to all consequences of some events, or that it disconnected before that."""
+        now = self._now()
         for event in events:
             entry = self._events.get(event)
-            if entry is not None:
-                self._count(event, entry, state)
-
-    def _count(self, event: int, entry: _Entry, state: State | Literal["disconnected"]) -> None:
-        now, outcome = self._now(), entry.outcome
-        if state == "acknowledged":
-            self._on_delivered(now - entry.since)
-            outcome = outcome._replace(acknowledged=outcome.acknowledged + 1)
-        elif state == "nacked":
-            outcome = outcome._replace(nacked=outcome.nacked + 1)
-        elif state == "unchanged":
-            outcome = outcome._replace(unchanged=outcome.unchanged + 1)
-        else:
-            outcome = outcome._replace(disconnected=outcome.disconnected + 1)
-        if outcome.responded:
-            seconds = now - entry.began_at
-            if not outcome.seconds_50 and 2 * outcome.responded >= outcome.affected:
-                outcome = outcome._replace(seconds_50=seconds)
-            if not outcome.seconds_99 and 100 * outcome.responded >= 99 * outcome.affected:
-                outcome = outcome._replace(seconds_99=seconds)
-        self._events[event] = entry._replace(outcome=outcome)
-        if outcome.is_complete:
-            self._finish(event)
+            if entry is None:
+                continue
+            if state == "acknowledged":
+                entry.acknowledged += 1
+                self._on_delivered(now - entry.since)
+            elif state == "nacked":
+                entry.nacked += 1
+            elif state == "unchanged":
+                entry.unchanged += 1
+            else:
+                entry.disconnected += 1
+            if entry.advance(now):
+                self._finish(event)
 
     def _finish(self, event: int) -> None:
-        entry = self._events.pop(event)
-        self._on_outcome(entry.outcome._replace(seconds=self._now() - entry.began_at))
+        self._on_outcome(self._events.pop(event).outcome(event, self._now()))

@@ -33,14 +33,12 @@ DEPENDENT = {"depdendentresource": 1}  # spelled like this in the metric pilot_p
 
 
 class Pushed(NamedTuple):
-    """A message that was written.
+    """A response that was written.
 
     events: Events that may have caused it.
-    type_url: Type of the response, or of an answer to a debug request.
     began: Monotonic time when the pusher turned to the connection.
     encoded: Monotonic time when the message was encoded.
     written: Monotonic time when the message was written.
-    event: The last event that is being processed, or 0 if a request caused the message.
     """
 
     events: tuple[int, ...]
@@ -49,10 +47,9 @@ class Pushed(NamedTuple):
     began: float
     encoded: float
     written: float
-    event: int = 0
 
 
-def ignore_push(pushed: Pushed) -> None:
+def ignore_written(event: int, type_url: str, size: int) -> None:
     """Ignore a message."""
 
 
@@ -64,8 +61,9 @@ class Pusher:
     """Turns changes into writes. Nothing is prepared for a connection before its turn, so a slow connection uses no
     memory.
 
-    `on_push` is called after each message. `on_derivations` is called with the number of derivations that ran for an
-    event, or for requests if the event is 0.
+    `on_written` is called after each message with the last event that is being processed, or 0 if a request caused the
+    message, and with the type and size of the message. `on_derivations` is called with the number of derivations that
+    ran for an event, or for requests if the event is 0. `on_push`, if it is given, is called after each response.
     """
 
     def __init__(
@@ -73,11 +71,12 @@ class Pusher:
         discovery: Discovery,
         metrics: Metrics,
         limits: WriteLimits = DEFAULT_LIMITS,
-        on_push: Callable[[Pushed], None] = ignore_push,
+        on_written: Callable[[int, str, int], None] = ignore_written,
         on_derivations: Callable[[int, int], None] = ignore_derivations,
+        on_push: Callable[[Pushed], None] | None = None,
     ) -> None:
         self._discovery, self._metrics = discovery, metrics
-        self._on_push, self._on_derivations = on_push, on_derivations
+        self._on_written, self._on_derivations, self._on_push = on_written, on_derivations, on_push
         self.write_limiter, self.tcp_connections = WriteLimiter(limits), TcpConnections()
         self._checked_at: float | None = None
         self._time_slicer = TimeSlicer()
@@ -158,10 +157,9 @@ class Pusher:
             await self.write_limiter.wait(limited, connection.has_acknowledged)
         self._schedule_check()
         try:
-            began = time.monotonic()
             await write(message.data)
             succeeded = True
-            self._on_push(Pushed((), DEBUG_PAGE, len(message.data), began, began, time.monotonic()))
+            self._on_written(0, DEBUG_PAGE, len(message.data))
         finally:
             self.write_limiter.finish(limited, succeeded)
         if not message.written.done():
@@ -211,8 +209,10 @@ class Pusher:
             raise
         now = time.monotonic()
         self._metrics.sent(response.type_url, len(message), now - started_at, now - encoded_at)
-        event, events = connection.deliveries.event, connection.deliveries.processed
-        self._on_push(Pushed(events, response.type_url, len(message), started_at, encoded_at, now, event))
+        deliveries = connection.deliveries
+        self._on_written(deliveries.event, response.type_url, len(message))
+        if self._on_push is not None:
+            self._on_push(Pushed(deliveries.processed, response.type_url, len(message), started_at, encoded_at, now))
         if _log.isEnabledFor(logging.DEBUG):
             _log.debug(
                 "%s: PUSH%s for node:%s resources:%d size:%s nonce:%s",

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, ROUTE
-from pilot.xds.push.deliveries import MAX_EVENTS, NO_LISTENERS_SECONDS, NO_ROUTES_SECONDS, Answered, Deliveries
+from pilot.xds.push.deliveries import (
+    MAX_EVENTS,
+    MAX_RESPONSES,
+    NO_LISTENERS_SECONDS,
+    NO_ROUTES_SECONDS,
+    Answered,
+    Deliveries,
+)
 
 
 def send(deliveries: Deliveries, type_url: str, nonce: str, *names: str, is_whole: bool = False) -> None:
@@ -191,4 +198,28 @@ def test_type_without_a_subscription_is_not_waited_for() -> None:
     deliveries.add(1)
     process(deliveries, (ROUTE, "a"))
     deliveries.drop_type(ROUTE)
+    assert deliveries.take_answered() == [Answered((1,), "acknowledged")]
+
+
+def test_change_between_two_responses_of_another_type_is_not_refused_with_them() -> None:
+    deliveries = Deliveries()
+    deliveries.add(1)
+    process(deliveries, (ROUTE, "a"))
+    deliveries.add(2)
+    process(deliveries, (CLUSTER, "b"))
+    deliveries.add(3)
+    process(deliveries, (ROUTE, "c"))
+    deliveries.on_response(ROUTE, "c", "bad")
+    deliveries.on_response(CLUSTER, "b")
+    assert [answered.state for answered in deliveries.take_answered()] == ["nacked", "acknowledged", "nacked"]
+
+
+def test_response_with_a_forgotten_nonce_is_answered_with_the_next_known_one() -> None:
+    deliveries = Deliveries()
+    deliveries.add(1)
+    process(deliveries, (ROUTE, "first"))
+    process(deliveries, *((ROUTE, str(number)) for number in range(MAX_RESPONSES)))
+    deliveries.on_response(ROUTE, "first")
+    assert (deliveries.take_answered(), deliveries.is_unanswered(1)) == ([], True)
+    deliveries.on_response(ROUTE, "0")
     assert deliveries.take_answered() == [Answered((1,), "acknowledged")]

@@ -153,20 +153,23 @@ def watched_kinds(catalogue: Catalogue = CATALOGUE, every: bool = True) -> Itera
 
 
 def status_access(catalogue: Catalogue = CATALOGUE) -> Iterator[ResourceAccess]:
-    """Yield the requests that write problems into the status of objects. This feature is disabled by default."""
+    """Yield the requests that write problems, and conditions about deliveries, into the status of objects.
+
+    Both features are disabled by default.
+    """
     for kind in catalogue:
         if kind.is_istio:
             yield ResourceAccess(
                 kind.id.group,
                 f"{plural_of(kind.id)}/status",
                 ("patch",),
-                "problems in an object",
+                "problems in an object, and its delivery",
             )
             yield ResourceAccess(
                 kind.id.group,
                 plural_of(kind.id),
                 ("get",),
-                "the generation of an object with problems",
+                "the generation and the status of an object",
             )
 
 

@@ -34,7 +34,7 @@ from pilot.bootstrap.options import check_names, check_security, check_sources, 
 from pilot.bootstrap.part import Part, Parts
 from pilot.bootstrap.periodic_jobs import MallocTrimmer, PatchMetrics, PeriodicJobs, find_trim
 from pilot.bootstrap.ports import GrpcPort, GrpcServices, HttpPort
-from pilot.bootstrap.rollouts import Rollouts
+from pilot.bootstrap.rollouts import Rollouts, count_delivery
 from pilot.bootstrap.security.port_auth import PortAuth
 from pilot.bootstrap.security.process_security import Security, SecurityContext, TrustRootPublisher
 from pilot.bootstrap.security.secure_port import SecurePort
@@ -236,7 +236,14 @@ class ControlPlane:
             settings, self._mesh_config, self.db, self.metrics, self.security.build_certificate("http/1.1")
         )
         self._controllers = (
-            Controllers(self.api_servers, settings, self.db, self.security.server_identity, self.webhooks)
+            Controllers(
+                self.api_servers,
+                settings,
+                self.db,
+                self.security.server_identity,
+                self.webhooks,
+                lambda ref: count_delivery(self._sources, ref),
+            )
             if self.api_servers is not None
             else None
         )

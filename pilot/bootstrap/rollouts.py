@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 from pilot.config.object import Object
 from pilot.config.problem import ObjectRef
-from pilot.debug.sources import CommittedObject
+from pilot.controllers.delivery_status import DeliveryCount
+from pilot.debug.object_delivery import find_delivery
+from pilot.debug.sources import CommittedObject, Sources
 from pilot.ingest.batch import ENDPOINTS, Batch, Commit
 from pilot.ingest.decode import UNVERSIONED
 from pilot.ingest.fingerprint import fingerprint
@@ -86,3 +88,16 @@ class Rollouts:
             is_forgotten=change is None and changes.has_forgotten,
             fingerprint=fingerprint(committed) if isinstance(committed, Object) else "",
         )
+
+
+async def count_delivery(sources: Sources, ref: ObjectRef) -> DeliveryCount | None:
+    """Return how many connected proxies have the last change of an object of an API server, or None if another change
+    follows or the object has no effect."""
+    version = sources.find_object(ref)
+    if version is None or not version.exists or version.is_ignored or not version.generation:
+        return None
+    delivery = await find_delivery(sources, ref, version, sources.fleet.connections())
+    if version != sources.find_object(ref):  # it has changed between two slices
+        return None
+    affected = delivery.acknowledged + len(delivery.lacking)
+    return DeliveryCount(version.generation, affected, delivery.acknowledged, delivery.count("refused"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pilot.config.group_kind import GATEWAY_API
@@ -55,6 +55,13 @@ def merge_conditions(existing: Iterable[Plain], desired: Iterable[Plain], contex
         if type_ in new or type_ not in OWN_CONDITION_TYPES
     ]
     return [*merged, *new.values()]
+
+
+def replace_condition(existing: Sequence[Plain], desired: Plain, context: StatusContext) -> list[Plain]:
+    """Return the conditions with that of the desired type replaced or added."""
+    old = next((condition for condition in existing if condition.get("type") == desired["type"]), None)
+    new = _stamp(old, desired, context)
+    return [*existing, new] if old is None else [new if condition is old else condition for condition in existing]
 
 
 def _stamp(existing: Plain | None, desired: Plain, context: StatusContext) -> Plain:

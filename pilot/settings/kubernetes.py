@@ -168,6 +168,12 @@ class KubernetesSettings:
         "Interval at which analysis messages are written. If it is less than 1s, 10s is used.",
         env="PILOT_ANALYSIS_INTERVAL",
     )
+    delivery_status: bool = setting(
+        False,
+        "Write the condition Reconciled into the status of Istio objects. It tells how many proxies have the last "
+        "change of the object.",
+        env="PILOT_ENABLE_STATUS",
+    )
     watch_lists: bool = setting(
         True, "Use streaming lists (WatchList) if the API server supports them.", env="PILOT_KUBERNETES_WATCH_LIST"
     )

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import pathlib
 from typing import Any
 
 import pytest
+import yaml
 
 from pilot.cli.ctl.client import CommandError, PageClient
+from pilot.controllers.delivery_status import MERGE_PATCH
 from pilot.mesh.model.proxy import NodeType, Proxy
 from testing.clients.fleet import Fleet
 from testing.control_planes.kube_plane import Plane, running
 from testing.control_planes.rollout_trial import ROUTE, SERVICE, Options, run_trial
+from testing.kube.kube_access import client_of, server_with_crds, until, write_kubeconfig
 
 
 async def test_delivery_is_reported_neither_falsely_nor_never(tmp_path: pathlib.Path) -> None:
@@ -123,3 +128,37 @@ async def test_only_proxies_whose_resources_contain_an_object_are_affected(tmp_p
             assert (answer["connected"], answer["affected"], answer["acknowledged"]) == (2, 1, 1)
             assert (answer["lacking"], answer["delivered"]) == ([], True)
         await fleet.stop()
+
+
+async def test_condition_of_an_object_tells_its_delivery(tmp_path: pathlib.Path) -> None:
+    async with server_with_crds() as server:
+        server.apply(SERVICE.format(1))
+        access = str(write_kubeconfig(server, tmp_path / "config"))
+        async with running({"PILOT_ENABLE_STATUS": "true", "POD_NAME": "istiod-1"}, kubeconfig=access) as plane:
+            await until(lambda: plane.plane.ready)
+            fleet = Fleet(f"127.0.0.1:{plane.port}")
+            described = Proxy(
+                type=NodeType.SIDECAR,
+                id="p.shop",
+                ips=("10.0.0.1",),
+                dns_domain="shop.svc.cluster.local",
+                namespace="shop",
+            )
+            await fleet.connect("1", described, delta=True)
+            await until(lambda: len(plane.plane.discovery.connections()) == 1)
+
+            def told() -> list[tuple[str, str, int]]:
+                stored = server.get("networking.istio.io", "virtualservices", "shop", "s1") or {}
+                conditions = stored.get("status", {}).get("conditions", ())
+                return [(c["type"], c["message"], c["observedGeneration"]) for c in conditions if c["status"] == "True"]
+
+            collection = "/apis/networking.istio.io/v1/namespaces/shop/virtualservices"
+            created, edited = (json.dumps(yaml.safe_load(ROUTE.format(1, number))).encode() for number in (1, 2))
+            client = client_of(server)
+            async with contextlib.AsyncExitStack() as stack:
+                stack.push_async_callback(client.close)
+                await client.call("POST", collection, body=created)
+                await until(lambda: told() == [("Reconciled", "1/1 proxies up to date", 1)])
+                await client.call("PATCH", f"{collection}/s1", body=edited, content_type=MERGE_PATCH)
+                await until(lambda: told() == [("Reconciled", "1/1 proxies up to date", 2)])
+            await fleet.stop()

@@ -18,6 +18,7 @@ from pilot.config.object import Object, ObjectKey
 from pilot.controllers.analysis_status import AnalysisStatusController
 from pilot.controllers.ca_bundles import MUTATING, VALIDATING, CaBundleController
 from pilot.controllers.cluster_trust_bundle import TrustBundleController
+from pilot.controllers.delivery_status import Count, DeliveryStatusController, count_other_replicas
 from pilot.controllers.leader_priority import REMOTE_PREFIX, LeaderPriority
 from pilot.controllers.node_taints import NodeTaintController
 from pilot.controllers.reconciler import Controller, ControllerGroup
@@ -41,7 +42,7 @@ from pilot.settings import Settings
 
 ROOTS_LOCK, ADDRESSES_LOCK = "istio-namespace-controller-election", "istio-ip-autoallocate"
 ANALYSIS_LOCK, TAINTS_LOCK = "istio-analyze-leader", "istio-node-untaint"
-EXPORTS_LOCK = "istio-serviceexport-controller-election"
+EXPORTS_LOCK, DELIVERY_LEASE = "istio-serviceexport-controller-election", "istio-delivery-status-leader"
 SHARED_LOCKS = frozenset({ROOTS_LOCK, ADDRESSES_LOCK, ANALYSIS_LOCK, TAINTS_LOCK, EXPORTS_LOCK, INGRESS_LOCK})
 """Locks that all revisions share. They are ConfigMaps, and the default revision has priority. All other locks are
 Leases."""
@@ -52,7 +53,7 @@ class Controllers:
     """All controllers. `start` and `stop` it once.
 
     Each controller runs while this replica holds the controller's lock. `registration` and the CA bundle controller
-    need no lock.
+    need no lock. `count_delivery` returns how many proxies have the last change of an object.
     """
 
     def __init__(
@@ -62,12 +63,14 @@ class Controllers:
         db: Mesh,
         identity: ServerIdentity | None,
         webhooks: WebhookParts,
+        count_delivery: Count,
         durations: LeaseDurations = LeaseDurations(),
     ) -> None:
         self._client, self._source, self._metrics = api_servers.client, api_servers.source, api_servers.metrics
         self._caller_client = api_servers.caller_client
         self._options, self._rng = api_servers.watch_options, random.Random()
         self._settings, self._db, self._identity, self._durations = settings, db, identity, durations
+        self._revision = settings.ingest.revision or "default"
         self._replica = settings.process.pod_name or f"pyistiod-{self._rng.getrandbits(48):012x}"
         self._roots = self._build_roots(self._client) if identity is not None else None
         reads_configuration = not settings.ingest.config_dirs
@@ -79,13 +82,14 @@ class Controllers:
         )
         analyzes = settings.kubernetes.analysis and reads_configuration
         self._analysis = self._build_analysis(api_servers.problems) if analyzes else None
+        reports = settings.kubernetes.delivery_status and reads_configuration
+        self._deliveries = self._build_deliveries(count_delivery) if reports else None
         self._bundles = self._build_bundles() if identity is not None else None
         registers = settings.kubernetes.registration and reads_configuration
         self.registration = self._build_registration() if registers else None
         self._gateways = (
             GatewayControllers(api_servers, settings, db, webhooks, self._rng) if reads_configuration else None
         )
-        self._revision = settings.ingest.revision or "default"
         self._priority = LeaderPriority(self._client, self._revision, self._options, self._rng)
         self._has_started = asyncio.Event()
         self._exports = self._build_exports() if settings.kubernetes.auto_export else None
@@ -105,6 +109,18 @@ class Controllers:
             lambda ref: source.path_of(*ref),
             lambda: tuple(source.watches),
             interval,
+            self._options.backoff,
+            self._rng,
+        )
+
+    def _build_deliveries(self, count: Count) -> DeliveryStatusController:
+        client, source, namespace = self._client, self._source, self._settings.mesh.registry.namespace
+        return DeliveryStatusController(
+            client,
+            count,
+            lambda: count_other_replicas(client, namespace, self._revision, self._settings.process.pod_name),
+            lambda ref: source.path_of(*ref),
+            lambda: tuple(source.watches),
             self._options.backoff,
             self._rng,
         )
@@ -237,8 +253,9 @@ class Controllers:
             self._addresses.resync()
         if self._gateways is not None:
             self._gateways.on_commit(commit)
-        if self._analysis is not None:
-            self._analysis.on_edit(row.ref for _, _, row in commit.edits if isinstance(row, Object))
+        for status in (self._analysis, self._deliveries):
+            if status is not None:
+                status.on_edit(row.ref for _, _, row in commit.edits if isinstance(row, Object))
 
     def on_stream_commit(self, nodes: Iterable[Node]) -> None:
         """Handle a commit of rows that come from xDS streams, such as connected proxies."""
@@ -255,6 +272,8 @@ class Controllers:
             yield ADDRESSES_LOCK, self._addresses.run
         if self._analysis is not None:
             yield ANALYSIS_LOCK, self._analysis.run
+        if self._deliveries is not None:
+            yield DELIVERY_LEASE, self._deliveries.run
         if self._exports is not None:
             yield EXPORTS_LOCK, self._exports.run
         if self._taints is not None:

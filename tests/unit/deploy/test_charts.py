@@ -509,7 +509,11 @@ def test_analysis_role() -> None:
     analysis = roles()["analysis"]
     granted = {(*rule["verbs"], resource.endswith("/status")) for rule in analysis for resource in rule["resources"]}
     assert granted == {("get", False), ("patch", True)}
-    for values in ({"global": {"istiod": {"enableAnalysis": True}}}, {"env": {"PILOT_ENABLE_ANALYSIS": "true"}}):
+    for values in (
+        {"global": {"istiod": {"enableAnalysis": True}}},
+        {"env": {"PILOT_ENABLE_ANALYSIS": "true"}},
+        {"env": {"PILOT_ENABLE_STATUS": "true"}},
+    ):
         assert render_chart("istiod", values)["ClusterRole/istiod-clusterrole-istio-system"]["rules"] == [
             *roles()["cluster"],
             *analysis,

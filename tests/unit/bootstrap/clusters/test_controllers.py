@@ -42,6 +42,7 @@ PARTS = (
     "ControllerGroup",
     "AutoAddressController",
     "AnalysisStatusController",
+    "DeliveryStatusController",
     "CaBundleController",
     "ClusterRegistration",
     "GatewayControllers",
@@ -73,6 +74,10 @@ class Authority:
 
     def roots_pem(self) -> bytes:
         return self.roots
+
+
+async def count_nothing(ref: ObjectRef) -> None:
+    """Return None."""
 
 
 class Harness:
@@ -112,7 +117,7 @@ class Harness:
             problems=self.problems,
         )
         self.controllers = Controllers(
-            self.kubernetes, self.settings, self.db, self.authority, self.webhooks, DURATIONS
+            self.kubernetes, self.settings, self.db, self.authority, self.webhooks, count_nothing, DURATIONS
         )  # type: ignore[arg-type]
 
     def part(self, name: str) -> FakePart:
@@ -169,6 +174,18 @@ def journal(monkeypatch: pytest.MonkeyPatch) -> PartRecorder:
             ],
         ),
         ({"PILOT_ENABLE_ANALYSIS": "true"}, ("--configDir=/etc",), False, ["LeaderPriority"]),
+        (
+            {"PILOT_ENABLE_STATUS": "true"},
+            (),
+            False,
+            [
+                "AutoAddressController",
+                "DeliveryStatusController",
+                "ClusterRegistration",
+                "GatewayControllers",
+                "LeaderPriority",
+            ],
+        ),
         (
             {"ENABLE_CLUSTER_TRUST_BUNDLE_API": "true"},
             (),

@@ -13,7 +13,7 @@ from pilot.config.kinds.kubernetes import SERVICE
 FORMS = "KIND/NAME, KIND/NAMESPACE/NAME or KIND NAME.NAMESPACE"
 
 
-class ObjectReference(NamedTuple):
+class ObjectArgument(NamedTuple):
     """An object as a user names it. `kind` may be a short name such as vs, and `namespace` is "" if it is not given."""
 
     kind: str
@@ -21,7 +21,7 @@ class ObjectReference(NamedTuple):
     name: str
 
 
-def parse_object(words: Sequence[str]) -> ObjectReference | None:
+def parse_object(words: Sequence[str]) -> ObjectArgument | None:
     """Return the object that one or two words name, or None for other words.
 
     The forms are those of FORMS, KIND NAMESPACE/NAME and, for Services, KIND/NAME.NAMESPACE.
@@ -34,10 +34,10 @@ def parse_object(words: Sequence[str]) -> ObjectReference | None:
     elif not slash:
         name, namespace = rest, ""
     is_complete = kind and name and "/" not in kind + name and (namespace or not slash)
-    return ObjectReference(kind, namespace, name) if is_complete else None
+    return ObjectArgument(kind, namespace, name) if is_complete else None
 
 
-def parse_objects(arguments: Sequence[str], namespace: str) -> list[ObjectReference]:
+def parse_objects(arguments: Sequence[str], namespace: str) -> list[ObjectArgument]:
     """Return the objects that the arguments of a command name. `namespace` is that of names without a namespace.
 
     Raise BadParameter if an argument has another form or names another namespace.
@@ -46,7 +46,7 @@ def parse_objects(arguments: Sequence[str], namespace: str) -> list[ObjectRefere
     return [_parse(words, namespace) for words in ([arguments] if is_pair else [[one] for one in arguments])]
 
 
-def _parse(words: Sequence[str], namespace: str) -> ObjectReference:
+def _parse(words: Sequence[str], namespace: str) -> ObjectArgument:
     reference = parse_object(words)
     if reference is None:
         raise click.BadParameter(f"{' '.join(words)!r} is not {FORMS}", param_hint="'KIND/NAME'")

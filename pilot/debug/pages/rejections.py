@@ -65,14 +65,16 @@ def show_problem(sources: Sources, problem: Problem) -> dict[str, Any]:
     return plain_problem(problem) | {"changed": next(times, 0.0)}
 
 
-class Rejection(NamedTuple):
+class ProxyRejection(NamedTuple):
     """The rejection of a type by a proxy. `text` continues the name of the proxy. `object` is a cause, if known."""
 
     text: str
     object: ObjectRef | None
 
 
-async def explain_rejections(sources: Sources, connection: ConnectedProxy, is_brief: bool = False) -> list[Rejection]:
+async def explain_rejections(
+    sources: Sources, connection: ConnectedProxy, is_brief: bool = False
+) -> list[ProxyRejection]:
     """Return the errors of the types that a proxy rejects, with the objects that they were built from, and why.
 
     If `is_brief`, leave out why a cluster is not known.
@@ -87,7 +89,7 @@ async def explain_rejections(sources: Sources, connection: ConnectedProxy, is_br
         cause, error = causes[0] if causes else None, "" if is_brief else watch.last_error
         why = await explain_error(sources, connection, error, cause)
         text = f"rejected {short_name(url).upper()}{of}: {cut(watch.last_error, ERROR_LENGTH)}"
-        rejections.append(Rejection("; ".join(filter(None, (text, why))), cause))
+        rejections.append(ProxyRejection("; ".join(filter(None, (text, why))), cause))
     return rejections
 
 

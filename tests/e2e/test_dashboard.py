@@ -230,7 +230,8 @@ async def test_lines_of_the_graph_never_cross_boxes(page: Any) -> None:
 async def test_no_view_scrolls_sideways(page: Any, width: int, view: str) -> None:
     await page.set_viewport_size({"width": width, "height": 800})
     await page.evaluate(f"location.hash = '{view}'")
-    await page.wait_for_function("document.querySelector('#view h2') && !document.querySelector('.loading')")
+    await page.wait_for_selector("#view h2", state="attached")
+    await page.wait_for_selector(".loading", state="detached")
     assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
 

@@ -35,7 +35,7 @@ from pilot.debug.dashboard.service_routes import (
 )
 from pilot.debug.hidden_services import effects_on_service
 from pilot.debug.page import Refused
-from pilot.debug.pages.rejections import explain_problems, explain_rejections, show_problem
+from pilot.debug.pages.rejections import explain_problems, explain_rejection, explain_rejections, show_problem
 from pilot.debug.required_identity import identity_policies
 from pilot.debug.rule_text import MAX_ITEMS, show_rule
 from pilot.debug.slices import collect_all, collect_present
@@ -58,7 +58,7 @@ MAX_ENDPOINTS = 200
 MAX_COMPARED = 1000
 """Maximum number of services of a namespace whose names are compared with that of an unknown service."""
 MAX_REJECTING = 3
-"""Maximum number of proxies whose rejections are listed."""
+"""Maximum number of the service's own proxies whose rejections are listed, and of others that are explained."""
 REJECTED = "refused"
 """The code of problems with objects from which proxies reject resources."""
 _UNPROTECTED = frozenset({"DISABLE", "SIMPLE"})
@@ -93,7 +93,7 @@ async def describe_service(sources: Sources, graph: MeshGraph, context: MeshCont
     reasons = [
         *_endpoint_reasons(db, facts, target),
         *_proxy_reasons(context, ref),
-        *_rejections(db, built_from),
+        *await _rejections(sources, built_from),
         *(reason for route in routes for reason in route.reasons),
         *_tls_reasons(facts, rules, peer_policies),
         *_access_reasons(policies),
@@ -222,18 +222,22 @@ def _proxy_reasons(context: MeshContext, ref: ServiceRef) -> Iterator[ServiceRea
         yield ServiceReason("warning", f"{count} of its proxies {not_responding(count)}.")
 
 
-def _rejections(db: Mesh, refs: Iterable[ObjectRef]) -> Iterator[ServiceReason]:
-    """Yield the rejections of resources that were built from the objects of a service, each of them once."""
+async def _rejections(sources: Sources, refs: Iterable[ObjectRef]) -> list[ServiceReason]:
+    """Return the rejections of resources that were built from the objects of a service, each of them once."""
+    reasons: list[ServiceReason] = []
     seen: set[tuple[str, str]] = set()
     for ref in refs:
-        nacks = [nack for nack in nacks_of(db, ref) if (nack.proxy, nack.type_name) not in seen]
+        nacks = [nack for nack in nacks_of(sources.db, ref) if (nack.proxy, nack.type_name) not in seen]
         seen.update((nack.proxy, nack.type_name) for nack in nacks)
         proxies: dict[tuple[str, str], list[str]] = {}
         for nack in nacks:
             proxies.setdefault((nack.type_name.lower(), nack.message), []).append(nack.proxy)
         for (name, message), names in proxies.items():
-            text = f"{first_names(names)} {rejects(len(names), (name,))}: {message}; built from"
-            yield ServiceReason("error", text, ref)
+            is_explained = len(reasons) < MAX_REJECTING
+            why = await explain_rejection(sources, ref, message) if is_explained else ""
+            text = f"{first_names(names)} {rejects(len(names), (name,))}: {message}"
+            reasons.append(ServiceReason("error", "; ".join(filter(None, (text, why))), ref))
+    return reasons
 
 
 def _written(db: Mesh, keys: Iterable[ObjectKey]) -> Iterator[ObjectRef]:

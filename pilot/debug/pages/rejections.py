@@ -42,19 +42,19 @@ async def explain_problems(sources: Sources, problems: Iterable[Problem]) -> lis
     """Return problems with explanations of the first rejections because of clusters that Envoy does not know."""
     explained, left = [], MAX_EXPLAINED
     for problem in problems:
-        why = await _explain(sources, problem) if left and problem.code == "refused" else ""
+        is_rejection = left and problem.code == "refused"
+        why = await explain_rejection(sources, problem.object, problem.message) if is_rejection else ""
         left -= bool(why)
         explained.append(msgspec.structs.replace(problem, message=f"{problem.message}; {why}") if why else problem)
     return explained
 
 
-async def _explain(sources: Sources, problem: Problem) -> str:
+async def explain_rejection(sources: Sources, ref: ObjectRef, error: str) -> str:
     """Return why a proxy that rejected an object does not know the cluster in its error, or ""."""
-    name = unknown_cluster(problem.message)
-    keys = sources.db.nacks.keys("object", problem.object) if name else ()
+    keys = sources.db.nacks.keys("object", ref) if unknown_cluster(error) else ()
     connections = {c.proxy_key: c for c in sources.fleet.connections()}
     connection = next((connections[key.proxy] for key in sorted(keys) if key.proxy in connections), None)
-    return await explain_error(sources, connection, problem.message, problem.object) if connection is not None else ""
+    return await explain_error(sources, connection, error, ref) if connection is not None else ""
 
 
 def show_problem(sources: Sources, problem: Problem) -> dict[str, Any]:

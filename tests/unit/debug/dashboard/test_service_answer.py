@@ -193,7 +193,7 @@ async def test_rejections_of_what_is_built_from_the_objects_of_the_service_are_r
     assert answer["reasons"] == [
         {
             "severity": "error",
-            "text": "client-0.b rejects its routes: no such cluster; built from",
+            "text": "client-0.b rejects its routes: no such cluster",
             "object": {"group": NETWORKING, "kind": "VirtualService", "namespace": "a", "name": "split"},
         }
     ]

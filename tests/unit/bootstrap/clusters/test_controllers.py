@@ -261,7 +261,7 @@ def test_parts_receive_their_arguments(journal: PartRecorder) -> None:
         rng,
     )
     args = harness.part("ServiceExportController").args
-    assert args == (client, args[1], watch_options, rng)
+    assert args == (client, "multicluster.x-k8s.io/v1alpha1", args[2], watch_options, rng)
     assert harness.part("RemoteControllers").args[:2] == ("Kubernetes", "istio-system")
 
 
@@ -390,7 +390,7 @@ def test_excluded_namespaces_get_no_roots(
 def test_cluster_local_services_are_not_exported(journal: PartRecorder) -> None:
     mesh = "serviceSettings: [{settings: {clusterLocal: true}, hosts: [own.shop.svc.example.org]}]"
     harness = Harness(journal, ALL, ("--domain=example.org",), mesh=mesh)
-    is_cluster_local = harness.part("ServiceExportController").args[1]
+    is_cluster_local = harness.part("ServiceExportController").args[2]
     assert [
         is_cluster_local("shop", "own"),
         is_cluster_local("own", "shop"),

@@ -315,7 +315,7 @@ def service_facts(db: Mesh, ref: ServiceRef) -> ServiceFacts | None:
     mtls = ""
     if service_endpoints:
         first = service_endpoints[0]
-        mtls = mtls_mode(db, target.namespace, first.labels, first.port)
+        mtls = mtls_mode(db, target.namespace, frozenset(workload_labels(db, target).items()), first.port)
     return ServiceFacts(
         target.namespace,
         target.hostname,
@@ -332,13 +332,19 @@ def service_facts(db: Mesh, ref: ServiceRef) -> ServiceFacts | None:
 
 
 def service_policies(db: Mesh, target: Service) -> list[Object[AuthorizationPolicy]]:
-    """Return the AuthorizationPolicies that apply to the first endpoint of a service. Not memoised."""
-    service_endpoints = endpoints(db, target.ref, target.ports[0].number) if target.ports else ()
-    if not service_endpoints:
-        return []
-    labels = cut(dict(service_endpoints[0].labels), policy_label_keys(db, target.namespace))
+    """Return the AuthorizationPolicies that apply to the workloads of a service. Not memoised."""
+    labels = cut(workload_labels(db, target), policy_label_keys(db, target.namespace))
     keys = policy_keys(db, AUTHORIZATION_POLICY.id.name, PolicySubjectKey(target.namespace, labels, frozenset()))
     return [row for key in keys if (row := AUTHORIZATION_POLICY.get(db, key)) is not None]
+
+
+def workload_labels(db: Mesh, target: Service) -> Mapping[str, str]:
+    """Return the labels of the workloads of a service: those of its first endpoint and of its selector.
+
+    Those of its selector are needed because the workload of an address may not be known.
+    """
+    service_endpoints = endpoints(db, target.ref, target.ports[0].number) if target.ports else ()
+    return dict(target.selector) | dict(service_endpoints[0].labels if service_endpoints else ())
 
 
 def access_of(policies: Iterable[Object[AuthorizationPolicy]]) -> Access:

@@ -23,6 +23,7 @@ from pilot.debug.dashboard.mesh import (
     route_keys,
     service_facts,
     service_policies,
+    workload_labels,
     written_by,
 )
 from pilot.debug.dashboard.service_routes import (
@@ -35,7 +36,13 @@ from pilot.debug.dashboard.service_routes import (
 )
 from pilot.debug.hidden_services import effects_on_service
 from pilot.debug.page import Refused
-from pilot.debug.pages.rejections import explain_problems, explain_rejection, explain_rejections, show_problem
+from pilot.debug.pages.rejections import (
+    explain_problems,
+    explain_rejection,
+    explain_rejections,
+    last_change,
+    show_problem,
+)
 from pilot.debug.required_identity import identity_policies
 from pilot.debug.rule_text import MAX_ITEMS, show_rule
 from pilot.debug.slices import collect_all, collect_present
@@ -120,9 +127,14 @@ async def describe_service(sources: Sources, graph: MeshGraph, context: MeshCont
         "routes": [route.shown for route in routes],
         "rules": rules,
         "endpoints": await collect_all(islice(_endpoints(db, target, proxies), MAX_ENDPOINTS)),
-        "reasons": [reason.plain() for reason in reasons],
+        "reasons": [_plain_reason(sources, reason) for reason in reasons],
         "problems": [show_problem(sources, p) for p in await explain_problems(sources, problems[:MAX_RULES])],
     }
+
+
+def _plain_reason(sources: Sources, reason: ServiceReason) -> Plain:
+    """Return a reason as a JSON object, with the Unix time of the last change of its object, or 0.0 if unknown."""
+    return reason.plain() | {"changed": last_change(sources, reason.object) if reason.object is not None else 0.0}
 
 
 def _unknown(db: Mesh, ref: ServiceRef) -> str:
@@ -282,8 +294,7 @@ def _destination_rules(db: Mesh, target: Service) -> list[Plain]:
 
 
 def _peer_authentications(db: Mesh, target: Service) -> tuple[ObjectKey, ...]:
-    first = first_port_endpoints(db, target.ref)[:1]
-    labels = cut_labels(dict(first[0].labels), policy_label_keys(db, target.namespace)) if first else frozenset()
+    labels = cut_labels(workload_labels(db, target), policy_label_keys(db, target.namespace))
     subject = PolicySubjectKey(target.namespace, labels, frozenset())
     return policy_keys(db, PEER_AUTHENTICATION.id.name, subject)
 

@@ -59,10 +59,14 @@ async def explain_rejection(sources: Sources, ref: ObjectRef, error: str) -> str
 
 def show_problem(sources: Sources, problem: Problem) -> dict[str, Any]:
     """Return a problem as a JSON object, with the Unix time of the last change of its object, or 0.0 if unknown."""
-    version = sources.find_object(problem.object)
+    return plain_problem(problem) | {"changed": last_change(sources, problem.object)}
+
+
+def last_change(sources: Sources, ref: ObjectRef) -> float:
+    """Return the Unix time of the last change of an object, or 0.0 if it is not known."""
+    version = sources.find_object(ref)
     event = version.event if version is not None else 0
-    times = (change.time for change in sources.changes if change.number == event) if event else iter(())
-    return plain_problem(problem) | {"changed": next(times, 0.0)}
+    return next((change.time for change in sources.changes if change.number == event), 0.0) if event else 0.0
 
 
 class ProxyRejection(NamedTuple):

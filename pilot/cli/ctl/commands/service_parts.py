@@ -52,9 +52,12 @@ def _name(ref: Plain | None) -> str:
 
 def reason_table(page: Plain) -> TextTable:
     """Return a table of what makes requests fail according to the page of a service or a proxy."""
-    rows = [(reason["severity"], _name(reason["object"]), "-", reason["text"]) for reason in page.get("reasons", ())]
+    rows = [
+        (reason["severity"], _name(reason["object"]), _time(reason.get("changed")), reason["text"])
+        for reason in page.get("reasons", ())
+    ]
     rows += [
-        (p["severity"], _name(p), _time(p.get("changed")), f"{p.get('path', '')} {p['message']}".strip())
+        (p["severity"], _name(p), _time(p.get("changed")), ": ".join(filter(None, (p.get("path"), p["message"]))))
         for p in page.get("problems", ())
     ]
     return TextTable(("SEVERITY", "OBJECT", "LAST CHANGE (UTC)", "REASON"), rows)

@@ -195,6 +195,7 @@ async def test_rejections_of_what_is_built_from_the_objects_of_the_service_are_r
             "severity": "error",
             "text": "client-0.b rejects its routes: no such cluster",
             "object": {"group": NETWORKING, "kind": "VirtualService", "namespace": "a", "name": "split"},
+            "changed": 0.0,
         }
     ]
     assert answer["problems"] == []
@@ -249,6 +250,17 @@ async def test_policies_are_shown_as_text() -> None:
     (requests,) = caller["requests"]
     assert (caller["namespace"], caller["account"], requests["by"]["name"]) == ("b", "c", "p")
     assert requests["text"] == "GET /x if request.headers[k] is v"
+
+
+async def test_policies_that_select_the_workloads_of_addresses_that_belong_to_no_pod_are_listed() -> None:
+    selector = "selector: {matchLabels: {app: web}}"
+    policy = make("AuthorizationPolicy", "none", f"{{{selector}}}")
+    peers = make("PeerAuthentication", "strict", f"{{{selector}, mtls: {{mode: STRICT}}}}")
+    for endpoints in ([], [endpoint_slice("web", at("10.9.9.9"))]):
+        answer = await describe(WEB, policy, peers, *endpoints)
+        assert [row["object"]["name"] for row in answer["policies"]] == ["none"]
+        assert [row["name"] for row in answer["mtlsBy"]] == ["strict"]
+        assert (answer["access"], answer["mtls"]) == ("closed", "STRICT" if endpoints else "")
 
 
 async def test_service_as_text_lists_faults_and_rules_of_policies() -> None:

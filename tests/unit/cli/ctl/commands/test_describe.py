@@ -123,9 +123,18 @@ def test_refusal_without_a_path_is_a_reason() -> None:
         ("mtlsBy", "identityBy", "reasons", "hiddenBy", "callers", "routes", "rules", "policies", "endpoints"), ()
     )
     head = {"host": "cart", "namespace": "shop", "ready": 1, "total": 1, "mtls": "STRICT"}
-    *_, table = service_parts({**lists, **head, "problems": [refusal]})
+    fault = {
+        "severity": "warning",
+        "object": {**refusal, "name": "mail"},
+        "changed": 1764357863.9,
+        "text": "aborts 30 %",
+    }
+    *_, table = service_parts({**lists, **head, "reasons": [fault], "problems": [refusal]})
     assert isinstance(table, TextTable)
-    assert table.rows == [("error", "VirtualService shop/cart", "-", "rejected RDS")]
+    assert table.rows == [
+        ("warning", "VirtualService shop/mail", "2025-11-28 19:24:23", "aborts 30 %"),
+        ("error", "VirtualService shop/cart", "-", "rejected RDS"),
+    ]
 
 
 def test_problems_of_the_gateway_s_routes_and_hidden_services_are_listed() -> None:
@@ -140,7 +149,7 @@ def test_problems_of_the_gateway_s_routes_and_hidden_services_are_listed() -> No
     pages = sources(mesh_world.mesh, connection, problems=problems)
     lines = run_describe(asyncio.run(describe(pages, {"proxyID": "gate"}))).splitlines()
     assert lines[2] == "Why requests may fail:"
-    assert lines[4] == "error      VirtualService a/shop   -                   spec.http[0] service x not found"
+    assert lines[4] == "error      VirtualService a/shop   -                   spec.http[0]: service x not found"
     own = make("Sidecar", "own", "{egress: [{hosts: ['./*']}]}")
     other = service("api", "[{name: http, port: 80}]", namespace="b")
     assert "Sidecar a/own hides 1 of 2 services from it." in run_describe(summarize(WEB, WEB_POD, other, own))

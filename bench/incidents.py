@@ -153,7 +153,7 @@ def incidents() -> list[Incident]:
             "",
             [],
             "Does web in the namespace reviews accept plaintext, and which object decides that?",
-            "Yes, by the default PERMISSIVE: no PeerAuthentication applies to it.",
+            "The default PERMISSIVE accepts it, but AuthorizationPolicy reviews/web-callers rejects callers without identity.",
         ),
     ]
 

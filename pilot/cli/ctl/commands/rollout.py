@@ -19,7 +19,9 @@ _HEAD = "TIME (UTC)", "CHANGE", "ERRORS", "BY", "ACKNOWLEDGED", "REJECTED", "PEN
 _COSTS = "DERIVATIONS", "BYTES", "50% AFTER", "99% AFTER", "ALL AFTER"
 Row = Sequence[object]
 _NAMED = 3
-"""Maximum number of objects of a change that its title names."""
+"""Maximum number of objects of a change that are named."""
+_FIELDS = 3
+"""Maximum number of updated fields of a change that are shown without -v."""
 
 
 @click.group()
@@ -69,9 +71,9 @@ def history(client: Replicas, namespace: str, verbose: bool) -> CommandResult:
     """List the last changes and their delivery. The newest change is on top.
 
     ACKNOWLEDGED is the number of proxies that have acknowledged a change, of those that it affects. ERRORS marks the
-    last change of an object that has errors now. The line below a change is the first field that it has updated,
-    with the old and the new value. With -v, the columns also show what the control plane derived and sent for a change,
-    and the time until half, 99 % and all of the proxies acknowledged it.
+    last change of an object that has errors now. Below a change are the other objects that it changed, and the first
+    fields that it has updated, with their old and new values. With -v, the columns also show what the control plane
+    derived and sent for a change, and the time until half, 99 % and all of the proxies acknowledged it.
     """
     answers = client.each("history")
     changes = [{"replica": answer.replica.name, **change} for answer in answers for change in answer.value["changes"]]
@@ -85,7 +87,7 @@ def history(client: Replicas, namespace: str, verbose: bool) -> CommandResult:
         return CommandResult(value, [f"No changes{within}."])
     replica = ("REPLICA",) if len(answers) > 1 else ()
     if not verbose:
-        return CommandResult(value, [fit(_table(changes, (*_HEAD, *replica), 1), _HEAD.index("CHANGE"))])
+        return CommandResult(value, [fit(_table(changes, (*_HEAD, *replica), _FIELDS), _HEAD.index("CHANGE"))])
     whole = _table(changes, (*_HEAD, *replica, *_COSTS), None)
     return CommandResult(value, [whole, *_totals({a.replica.name: a.value for a in answers})])
 
@@ -101,11 +103,12 @@ def _totals(replicas: dict[str, dict[str, Any]]) -> Iterator[str]:
 
 
 def _table(changes: list[dict[str, Any]], head: tuple[str, ...], most: int | None) -> TextTable:
-    """Return a table of changes, each followed by at most `most` of the fields that it has updated."""
+    """Return a table of changes. Below each are other objects and at most `most` of the fields that it has updated."""
     rows: list[Sequence[object]] = []
     for change in changes:
         cells = _cells(change)
-        rows += [[cells[name] for name in head], *([f"  {field}"] for field in _fields(change, most))]
+        lines = (*map(_name, change["objects"][1:_NAMED]), *_fields(change, most))
+        rows += [[cells[name] for name in head], *([f"  {line}"] for line in lines)]
     return TextTable(head, rows)
 
 
@@ -142,11 +145,11 @@ def _cost(change: dict[str, Any]) -> Row:
 
 
 def _title(change: dict[str, Any]) -> str:
-    """Return a text that names the first objects of a change, and the number of others."""
-    names = [_name(one) for one in change["objects"][:_NAMED]]
-    rest = change["total"] + change["endpoints"] - len(names)
-    more = f" and {rest} more" if rest > 0 else ""
-    return f"{', '.join(names)}{more}"
+    """Return a text that names the first object of a change, and the number of others."""
+    objects, rest = change["objects"], change["total"] + change["endpoints"]
+    if not objects:
+        return f"{rest} Pods or EndpointSlices"
+    return _name(objects[0]) + (f" and {rest - 1} more" if rest > 1 else "")
 
 
 def _fields(change: dict[str, Any], most: int | None) -> Iterator[str]:

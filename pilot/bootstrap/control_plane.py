@@ -154,19 +154,19 @@ class ControlPlane:
         self.metrics = Metrics()
         watch_drops(self.metrics.log_lines_dropped)
         self._loop_watchdog = build_loop_watchdog(self.metrics)
-        registry = settings.mesh.registry
+        kubernetes = settings.kubernetes
         self.db = Mesh(
             settings.mesh,
-            CATALOGUE.in_group(MULTICLUSTER, registry.mcs_group, registry.mcs_version),
+            CATALOGUE.in_group(MULTICLUSTER, kubernetes.mcs_group, kubernetes.mcs_version),
             environment=os.environ,
             on_failure=functools.partial(report_failure, self.metrics),
         )
         self.db.commit([(self.db.clock, NOW, time.time())])
         ignored = (
-            *settings.kubernetes.ignored,
-            *(() if registry.mcs_discovery else (f"*.{registry.mcs_group}",)),
+            *kubernetes.ignored,
+            *(() if settings.mesh.registry.mcs_discovery else (f"*.{kubernetes.mcs_group}",)),
         )
-        self._catalogue = Catalogue(read_kinds(self.db.catalogue, ignored, settings.kubernetes.included))
+        self._catalogue = Catalogue(read_kinds(self.db.catalogue, ignored, kubernetes.included))
         self._export = start_export(settings.traces, build_info().version)
         self._traces = self._export.traces if self._export is not None else None
         self.discovery = Discovery(

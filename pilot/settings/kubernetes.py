@@ -119,6 +119,10 @@ class KubernetesSettings:
         "ServiceExport CRD must be installed first.",
         env="ENABLE_MCS_AUTO_EXPORT",
     )
+    mcs_group: str = setting(
+        "multicluster.x-k8s.io", "API group of ServiceExports and ServiceImports.", env="MCS_API_GROUP"
+    )
+    mcs_version: str = setting("v1alpha1", "API version of ServiceExports and ServiceImports.", env="MCS_API_VERSION")
     roots_map: str = setting(
         "istio-ca-root-cert",
         "Name of the ConfigMap with the root certificates in each namespace.",

@@ -84,10 +84,6 @@ class RegistrySettings:
         "ENABLE_MCS_SERVICE_DISCOVERY and ENABLE_MCS_HOST.",
         env="ENABLE_MCS_CLUSTER_LOCAL",
     )
-    mcs_group: str = setting(
-        "multicluster.x-k8s.io", "API group of ServiceExports and ServiceImports.", env="MCS_API_GROUP"
-    )
-    mcs_version: str = setting("v1alpha1", "API version of ServiceExports and ServiceImports.", env="MCS_API_VERSION")
     find_pod_by_ip: bool = setting(
         False,
         "Look up a proxy's Pod by IP address if its node ID does not identify one.",

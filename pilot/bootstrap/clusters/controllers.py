@@ -131,13 +131,13 @@ class Controllers:
         return NodeTaintController(self._client, namespace, kubernetes.taint, self._options, self._rng)
 
     def _build_exports(self) -> ServiceExportController:
-        db, registry, node = self._db, self._settings.mesh.registry, self._db.watch(cluster_local_hosts)
+        db, domain, node = self._db, self._settings.mesh.registry.domain, self._db.watch(cluster_local_hosts)
 
         def is_cluster_local(namespace: str, name: str) -> bool:
             db.refresh(node)
-            return is_local(node.value, kubernetes_hostname(name, namespace, registry.domain))
+            return is_local(node.value, kubernetes_hostname(name, namespace, domain))
 
-        api_version = f"{registry.mcs_group}/{registry.mcs_version}"
+        api_version = f"{self._settings.kubernetes.mcs_group}/{self._settings.kubernetes.mcs_version}"
         return ServiceExportController(self._client, api_version, is_cluster_local, self._options, self._rng)
 
     def _build_remote(self) -> RemoteControllers:

@@ -23,9 +23,9 @@ import yaml
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from bench.page_mesh import Plain, make_object, write, write_mesh
+from bench.page_mesh import BAD_SCRIPT_ERROR, Plain, bad_script, canary, make_object, places, write, write_mesh
 
-SERVICES, PROXIES, REFUSING, SILENT = 501, 251, 1, 2
+SERVICES, PROXIES, SILENT = 501, 251, 2
 
 
 class Incident(NamedTuple):
@@ -64,6 +64,7 @@ def incidents() -> list[Incident]:
         "endpoints": [{"addresses": ["10.200.0.1"], "conditions": {"ready": False}}],
         "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}],
     }
+    quotes = next(p for p in places(SERVICES) if (p.namespace, p.name) == ("fraud", "quotes"))
     return [
         Incident(
             "payments-checkout.yaml",
@@ -132,22 +133,24 @@ def incidents() -> list[Incident]:
         ),
         Incident("", [], "Who may call ledger in the namespace payments, and with which methods?", "web; GET, POST."),
         Incident(
-            "",
-            [],
-            "Is the VirtualService shop/cart live on every proxy that it affects? Which proxies do not have it, and why?",
-            "No: one proxy rejects routes, and two have not answered.",
+            "fraud-quotes.yaml",
+            [bad_script("served-by", quotes)],
+            "Which proxy refuses its configuration, with which error of Envoy, and which object causes it?",
+            f"The sidecar of quotes in fraud: {BAD_SCRIPT_ERROR} (EnvoyFilter fraud/served-by).",
+        ),
+        Incident(
+            "routes.yaml",
+            canary("shop", "cart", "v2", weight=50),
+            "Is the last change of VirtualService shop/cart live on every proxy that it affects? Which proxies do not have "
+            "it, and why?",
+            "No: the proxy of fraud/quotes rejects its routes because of EnvoyFilter fraud/served-by, and two have not "
+            "answered since their start.",
         ),
         Incident(
             "",
             [],
             "Which certificates end within a week, and where are they used?",
             "ingress/edge-certificate in four days (Gateway ingress/edge); ingress/old-certificate has expired.",
-        ),
-        Incident(
-            "",
-            [],
-            "Which proxy refuses its configuration, with which error of Envoy?",
-            "One sidecar: unknown cluster outbound|80|v3|cart.shop….",
         ),
         Incident(
             "",
@@ -184,7 +187,7 @@ def main() -> None:
     programs = pathlib.Path(sys.executable).parent
     plane = subprocess.Popen([programs / "pilot-discovery", "discovery", f"--configDir={options.folder}"])
     page_mesh = pathlib.Path(__file__).with_name("page_mesh.py")
-    proxies = [f"--services={SERVICES}", f"--proxies={PROXIES}", f"--refusing={REFUSING}", f"--silent={SILENT}"]
+    proxies = [f"--services={SERVICES}", f"--proxies={PROXIES}", f"--silent={SILENT}"]
     try:
         wait_ready("http://127.0.0.1:8080/ready")
         command = [sys.executable, page_mesh, options.folder, "--keep", *proxies, "--address=127.0.0.1:15010"]

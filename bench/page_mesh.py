@@ -2,8 +2,8 @@
 
     python bench/page_mesh.py FOLDER --services 501 --proxies 251 --address 127.0.0.1:15010
 
-It writes the objects, and with --address it connects proxies, which acknowledge every response until interrupted. The
-first `--refusing` proxies reject listeners, and the next `--silent` ones do not answer.
+It writes the objects, and with --address it connects proxies, which acknowledge every response until interrupted, except
+for routes with the Lua script of `bad_script`. The last `--silent` proxies do not answer.
 """
 
 from __future__ import annotations
@@ -237,15 +237,39 @@ def secret(name: str, namespace: str, host: str, days: float) -> Plain:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "kubernetes.io/tls", "data": data}
 
 
-def canary(namespace: str, name: str, subset: str) -> list[Plain]:
-    """Return a route that splits requests between versions, of which the last is the subset `subset`."""
+def canary(namespace: str, name: str, subset: str, weight: int = 20) -> list[Plain]:
+    """Return a route that splits requests between versions. The last one is `subset`, which gets `weight` percent."""
     host = f"{name}.{namespace}.svc.cluster.local"
-    to = [{"destination": {"host": host, "subset": s}, "weight": w} for s, w in (("v1", 80), (subset, 20))]
+    to = [
+        {"destination": {"host": host, "subset": s}, "weight": w} for s, w in (("v1", 100 - weight), (subset, weight))
+    ]
     subsets = [{"name": v, "labels": {"version": v}} for v in ("v1", "v2")]
     return [
         make_object("VirtualService", name, namespace, {"hosts": [host], "http": [{"route": to}]}),
         make_object("DestinationRule", name, namespace, {"host": host, "subsets": subsets}),
     ]
+
+
+BAD_SCRIPT = "function envoy_on_response(handle) handle:headers():add('x-served-by' 'quotes') end"
+# What Envoy says of BAD_SCRIPT: the arguments lack a comma.
+BAD_SCRIPT_ERROR = (
+    "script load error: [string \"function envoy_on_response(handle) handle:head...\"]:1: ')' expected near ''quotes''"
+)
+
+
+def bad_script(name: str, place: Place) -> Plain:
+    """Return an EnvoyFilter that adds a script with a syntax error to every route of a service's proxies."""
+    lua = {
+        "@type": "type.googleapis.com/envoy.extensions.filters.http.lua.v3.LuaPerRoute",
+        "source_code": {"inline_string": BAD_SCRIPT},
+    }
+    patch = {
+        "applyTo": "VIRTUAL_HOST",
+        "match": {"context": "SIDECAR_OUTBOUND"},
+        "patch": {"operation": "MERGE", "value": {"typed_per_filter_config": {"envoy.filters.http.lua": lua}}},
+    }
+    spec = {"workloadSelector": {"labels": {"app": place.name}}, "configPatches": [patch]}
+    return make_object("EnvoyFilter", name, place.namespace, spec, "networking.istio.io/v1alpha3")
 
 
 def write_mesh(folder: pathlib.Path, count: int, replicas: int = 2) -> list[Place]:
@@ -293,10 +317,10 @@ def route_names(node: Any) -> tuple[str, ...]:
     return ("http.80", "https.443.https.edge.ingress") if node.id.startswith("router~") else ("80",)
 
 
-async def follow(channel: Any, node: Any, answer: str) -> None:
+async def follow(channel: Any, node: Any, silent: bool) -> None:
     """Keep a stream open until cancelled, and reconnect when it ends.
 
-    Every response is acknowledged, unless `answer` is "refuse", which rejects routes, or "none".
+    Every response is acknowledged, except for routes with BAD_SCRIPT. A silent proxy answers twice, then no more.
     """
     request = discovery_pb2.DiscoveryRequest
     while True:
@@ -309,31 +333,28 @@ async def follow(channel: Any, node: Any, answer: str) -> None:
                 responses += 1
                 names = route_names(node) if response.type_url == RDS else ()
                 reply = request(type_url=response.type_url, response_nonce=response.nonce, resource_names=names)
-                if answer == "refuse" and response.type_url == RDS:
+                if any(BAD_SCRIPT.encode() in resource.value for resource in response.resources):
                     reply.error_detail.code = 13
-                    reply.error_detail.message = "route: unknown cluster 'outbound|80|v3|cart.shop.svc.cluster.local'"
+                    reply.error_detail.message = BAD_SCRIPT_ERROR
                 else:
                     reply.version_info = response.version_info
-                if answer != "none" or responses < 3:
+                if not silent or responses < 3:
                     await call.write(reply)
         await asyncio.sleep(1)
 
 
-async def connect(address: str, node: Any, answer: str) -> None:
+async def connect(address: str, node: Any, silent: bool) -> None:
     """Connect a proxy until cancelled."""
     options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
     async with grpc.aio.insecure_channel(address, options=options) as channel:
-        await follow(channel, node, answer)
+        await follow(channel, node, silent)
 
 
-async def run_proxies(address: str, mesh: list[Place], count: int, refusing: int, silent: int) -> None:
-    """Keep the streams of some proxies open until cancelled."""
-    every = nodes(mesh, count)
-    answers = ["none"] * silent + ["refuse"] * refusing
+async def run_proxies(address: str, mesh: list[Place], count: int, silent: int) -> None:
+    """Keep the streams of some proxies open until cancelled. The last `silent` ones do not answer."""
     async with asyncio.TaskGroup() as group:
-        for number, node in enumerate(every):
-            place = len(every) - number - 1
-            group.create_task(connect(address, node, answers[place] if place < len(answers) else ""))
+        for number, node in enumerate(nodes(mesh, count)):
+            group.create_task(connect(address, node, number >= count - silent))
 
 
 def main() -> None:
@@ -341,7 +362,6 @@ def main() -> None:
     parser.add_argument("folder", type=pathlib.Path, help="folder for the objects")
     parser.add_argument("--services", type=int, default=51, help="number of services (default 51)")
     parser.add_argument("--proxies", type=int, default=26, help="number of proxies (default 26)")
-    parser.add_argument("--refusing", type=int, default=0, help="number of proxies that reject routes")
     parser.add_argument("--silent", type=int, default=0, help="number of proxies that do not answer")
     parser.add_argument("--address", help="address of the control plane's plaintext port")
     parser.add_argument("--keep", action="store_true", help="do not write the objects")
@@ -349,7 +369,7 @@ def main() -> None:
     mesh = places(options.services) if options.keep else write_mesh(options.folder, options.services)
     if options.address:
         with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(run_proxies(options.address, mesh, options.proxies, options.refusing, options.silent))
+            asyncio.run(run_proxies(options.address, mesh, options.proxies, options.silent))
 
 
 if __name__ == "__main__":

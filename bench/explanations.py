@@ -194,7 +194,18 @@ def _lacks_certificate(change: Change) -> bool:
     )
 
 
+def _drains(change: Change) -> bool:
+    """Return whether endpoints that drain here are unhealthy at istiod, and nothing else differs."""
+
+    def health(side: Any) -> collections.Counter[str]:
+        return collections.Counter(_values(side, "healthStatus"))
+
+    theirs, ours = health(change.theirs), health(change.ours)
+    return change.both and set(theirs - ours) == {"UNHEALTHY"} and set(ours - theirs) == {"DRAINING"}
+
+
 EXPLANATIONS = (
+    Explanation("the endpoints of a service with persistent sessions terminate", r"^\w+ EDS .*healthStatus", _drains),
     Explanation("a waypoint serves no service", r"^waypoint LDS filterChainMatcher", _lacks_ranges),
     Explanation("a workload in ambient mode has no labels", r"^ztunnel WDS .*authorizationPolicies", _lacks_labels),
     Explanation(

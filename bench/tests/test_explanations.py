@@ -132,3 +132,12 @@ def test_policies_on_outbound_connections(filters: list[str], explained: bool, f
     )
     seen = explanation("sidecar LDS filterChains[].filters#order", Change([], theirs, ours))
     assert bool(seen) == (explained and forwarder == "sni_dynamic_forward_proxy")
+
+
+@pytest.mark.parametrize(("theirs", "explained"), [("UNHEALTHY", True), ("DEGRADED", False)])
+def test_endpoints_that_drain(theirs: str, explained: bool) -> None:
+    def assignment(*health: str) -> dict[str, Any]:
+        return {"endpoints": [{"lbEndpoints": [{"healthStatus": status} for status in health]}]}
+
+    change = Change([], assignment(theirs, "UNHEALTHY"), assignment("DRAINING", "UNHEALTHY"))
+    assert bool(explanation("sidecar EDS endpoints[].lbEndpoints[].healthStatus", change)) == explained

@@ -272,6 +272,18 @@ async def test_only_sidecars_merge_application_metrics(folder: pathlib.Path, kin
     assert application.requests == (["GET /mine"] if is_merged else [])
 
 
+@pytest.mark.parametrize(("variable", "is_merged"), [("", True), ("true", True), ("false", False)])
+async def test_variable_disables_merging_of_envoys_metrics(
+    folder: pathlib.Path, variable: str, is_merged: bool
+) -> None:
+    """Release note agent-merge-envoy-stats-flag."""
+    async with running(folder, LIVES, PILOT_AGENT_MERGE_ENVOY_STATS=variable) as proxy:
+        await proxy.until("arguments")
+        status, page = await proxy.request("/stats/prometheus")
+    assert (status, "envoy_up 1\n" in page, "istio_agent_" in page) == (200, is_merged, True)
+    assert ("GET /stats/prometheus" in proxy.admin.requests) is is_merged
+
+
 def test_headers_come_from_prefixed_variables() -> None:
     assert _headers(
         {"XDS_HEADER_A": "1", "CA_HEADER_A": "2", "OTHER": "3", "XDS_HEADER_B_XDS_HEADER_": "4"}, "XDS_HEADER_"

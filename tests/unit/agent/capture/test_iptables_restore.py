@@ -46,6 +46,7 @@ def test_iptables_failure_is_reported(tmp_path: pathlib.Path, monkeypatch: pytes
 
 
 def test_forced_variant_of_iptables_is_used(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Release note 57827."""
     fake_iptables(tmp_path, "", variant="-legacy")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     restore.apply({Family.V4: chains(INJECTED)}, "legacy")

@@ -47,6 +47,7 @@ def test_bootstrap_variable_overrides_the_custom_config_file() -> None:
 
 
 def test_access_log_buffer_size_is_passed_to_envoy() -> None:
+    """Release note 58651."""
     arguments = " ".join(build_arguments(make_context({"fileFlushMinSizeKb": 8, "fileFlushInterval": "5s"}), SETTINGS))
     assert "--file-flush-interval-msec 5000 --file-flush-min-size-kb 8" in arguments
 

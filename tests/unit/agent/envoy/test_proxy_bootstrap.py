@@ -170,6 +170,7 @@ def test_runtime_values_override_or_remove_defaults() -> None:
 
 
 def test_consistent_hashing_reaches_new_endpoints() -> None:
+    """Release note 60312."""
     assert build_runtime({})["envoy.reloadable_features.coalesce_lb_rebuilds_on_batch_update"] is False
 
 
@@ -186,6 +187,7 @@ VARIABLE, RUNTIME_VALUE = "ISTIO_META_GLOBAL_DOWNSTREAM_MAX_CONNECTIONS", "overl
     ],
 )
 def test_global_limit_of_connections(config: dict[str, Any], expected: int) -> None:
+    """Release notes global-downstream-max-connections and global-downstream-connection-limit."""
     bootstrap = build_proxy_bootstrap(make_context(config), SETTINGS)
     (monitor,) = bootstrap["overload_manager"]["resource_monitors"]
     assert monitor["typed_config"]["max_active_downstream_connections"] == expected
@@ -208,6 +210,7 @@ def http_filters(bootstrap: dict[str, Any], port: int) -> list[str]:
 
 
 def test_metrics_are_compressed_unless_disabled() -> None:
+    """Release note 48051."""
     compressed = ["compressor.brotli", "compressor.zstd", "compressor.gzip", "router"]
     assert http_filters(build_proxy_bootstrap(make_context(), SETTINGS), 15090) == compressed
     plain = build_proxy_bootstrap(make_context({"statsCompression": False}), SETTINGS)
@@ -215,6 +218,7 @@ def test_metrics_are_compressed_unless_disabled() -> None:
 
 
 def test_secure_metrics_ports_require_certificates_of_the_mesh() -> None:
+    """Release note secure-metrics-port."""
     variables = {"ENVOY_SECURE_METRICS_PORT": "15091", "ENVOY_SECURE_MERGED_METRICS_PORT": "15092"}
     settings = load_sections(AgentSettings(), (), variables).settings
     listeners = build_proxy_bootstrap(make_context(), settings)["static_resources"]["listeners"]

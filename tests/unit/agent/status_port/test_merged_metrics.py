@@ -55,6 +55,7 @@ def test_failed_scrape_is_reported_and_others_remain(app: App) -> None:
 
 
 def test_pages_of_an_application_are_read_at_the_same_time_and_merged_in_order() -> None:
+    """Release note multi-port-metrics-fanout."""
     apps = [App(), App()]
     both = threading.Barrier(2, timeout=30)
     for index, application in enumerate(apps):
@@ -68,6 +69,7 @@ def test_pages_of_an_application_are_read_at_the_same_time_and_merged_in_order()
 
 
 def test_page_of_several_that_is_too_large_is_a_failure(app: App) -> None:
+    """Release note multi-port-metrics-fanout."""
     app.body = b"a 1\n" * (MAX_PAGE_BYTES // 4 + 1)
     failures: list[str] = []
     pages = [MetricsTarget("application", "127.0.0.1", app.port, path) for path in ("/a", "/b")]

@@ -132,11 +132,20 @@ def test_metrics_page_merges_all_sources(app: App) -> None:
 
 @pytest.mark.parametrize(
     ("header", "expected"),
-    [("gzip", True), ("br, GZIP;q=0.5", True), ("*", True), ("gzip;q=0", False), ("gzip; q=0.000", False), ("", False)],
+    [
+        ("gzip", True),
+        ("br, GZIP;q=0.5", True),
+        ("*", True),
+        ("zstd", False),
+        ("gzip;q=0", False),
+        ("gzip; q=0.000", False),
+        ("", False),
+    ],
 )
 def test_metrics_page_is_compressed_for_clients_that_accept_it(
     status_server: Harness, header: str, expected: bool
 ) -> None:
+    """Release note 58697."""
     connection = http.client.HTTPConnection("127.0.0.1", status_server.server.port, timeout=20)
     connection.request("GET", "/stats/prometheus", headers={"accept-encoding": header})
     response = connection.getresponse()

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import pathlib
+import socket
 
 import pytest
 
-from pilot.agent.wasm.module_cache import ALWAYS, IF_NOT_PRESENT
+from pilot.agent.agent_settings import AgentSettings
+from pilot.agent.wasm.http_fetcher import FetchError
+from pilot.agent.wasm.module_cache import ALWAYS, IF_NOT_PRESENT, ModuleSource, build_module_cache
+from pilot.settings.parse import load_sections
 from testing.servers.image_registry import MODULE, Registry, Reply, archive, digest
-from tests.unit.agent.wasm.conftest import FIRST, LARGEST, SECOND, Modules
+from tests.unit.agent.wasm.conftest import FIRST, LARGEST, SECOND, Counts, Modules
 
 
 @pytest.fixture(params=["no login", "token", "basic"])
@@ -117,6 +122,66 @@ def test_request_that_times_out_is_retried(tmp_path: pathlib.Path, registry: Reg
     modules = Modules(tmp_path, registry, seconds=0)
     assert modules.fails("http://HOST/module.wasm") == "timed out"
     assert len(modules.sleeps) == 2
+
+
+@pytest.mark.parametrize(
+    ("size", "limit", "succeeds"), [(8, "8", True), (9, "8", False), (9, "", True), (9, "8MB", True)]
+)
+def test_variable_limits_the_size_of_modules(
+    tmp_path: pathlib.Path, registry: Registry, size: int, limit: str, succeeds: bool
+) -> None:
+    """Release note wasm-configurable-size-limit."""
+    registry.replies["/x"] = Reply(b"\0asm".ljust(size, b"\0"))
+    variables = {"ISTIO_WASM_MAX_BINARY_SIZE_BYTES": limit, "ALLOWED_CIDRS_IN_WASM_FETCH": "127.0.0.1/32"}
+    loaded = load_sections(AgentSettings(), (), variables)
+    cache = build_module_cache(loaded.settings.modules, str(tmp_path), Counts())
+    source = ModuleSource(f"http://{registry.host}/x", "r", "1", "", "", "")
+    if succeeds:
+        assert len(cache.fetch(source, 20).read_bytes()) == size
+        assert limit == "8" or loaded.settings.modules.max_bytes == 256 << 20
+    else:
+        with pytest.raises(FetchError, match=f"larger than {limit} bytes"):
+            cache.fetch(source, 20)
+    assert [warning.partition(":")[0] for warning in loaded.warnings] == (
+        ["environment variable ISTIO_WASM_MAX_BINARY_SIZE_BYTES is ignored"] if limit == "8MB" else []
+    )
+
+
+METADATA, INTERNAL = "169.254.169.254", "10.0.0.1"
+LOOKUPS = {"metadata.example": METADATA, "internal.example": INTERNAL}
+
+
+@pytest.mark.parametrize("target", [METADATA, INTERNAL, *LOOKUPS])
+@pytest.mark.parametrize("hops", [0, 1, 2])
+@pytest.mark.parametrize("source", ["http", "manifest", "layer", "token"])
+def test_every_connection_of_a_fetch_is_checked(
+    modules: Modules, monkeypatch: pytest.MonkeyPatch, source: str, hops: int, target: str
+) -> None:
+    """Release notes wasm-ssrf-redirect-dial-context and wasm-ssrf-bearer-realm: addresses and names, before and after
+    redirects, from files, images and the servers of tokens."""
+    lookup = socket.getaddrinfo
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda host, *args, **more: lookup(LOOKUPS.get(host, host), *args, **more)
+    )
+    registry = modules.registry
+    registry.push("a", "1", archive(FIRST))
+    urls = [f"http://{registry.host}/hop{hop}" for hop in range(hops)] + [f"http://{target}/x"]
+    registry.replies |= {
+        url.removeprefix(f"http://{registry.host}"): Reply(b"", 302, (("Location", following),))
+        for url, following in itertools.pairwise(urls)
+    }
+    if source == "http":
+        reason = modules.fails(urls[0])
+    else:
+        challenge = (("WWW-Authenticate", f'Bearer realm="{urls[0]}"'),)
+        path = f"/v2/a/blobs/{digest(archive(FIRST))}" if source == "layer" else "/v2/a/manifests/1"
+        registry.replies[path] = (
+            Reply(b"", 401, challenge) if source == "token" else Reply(b"", 307, (("Location", urls[0]),))
+        )
+        reason = modules.fails("oci://HOST/a:1")
+    address = LOOKUPS.get(target, target)
+    assert reason.endswith(f": {address} is {'link-local' if address == METADATA else 'not a public address'}")
+    assert modules.sleeps == []
 
 
 @pytest.mark.parametrize("url", ["http://HOST/x", "oci://HOST/a:1"])

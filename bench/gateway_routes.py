@@ -1,9 +1,9 @@
 """Measure the cost of an edit of one HTTPRoute on a Gateway with many routes, in CPU-seconds of this process.
 
     python bench/gateway_routes.py --routes 100 1000 5000
+    python bench/gateway_routes.py --one-host
 
-Every route has a different host. (All routes with the same host share a virtual host, which is rebuilt by an edit of
-any of them.) Columns:
+Every route has a different host, or with `--one-host` all have the same one and share a virtual host. Columns:
 
     attach    attach all routes
     edit      edit one: its resource, and the status and the problems of the object
@@ -67,17 +67,20 @@ def count_visits(front: GatewayFront, rows: Rows) -> int:
     return visits
 
 
-def measure(count: int, edits: int) -> Cost:
-    rows = {key: row for number in range(count) for key, row in route(number).items()}
+def measure(count: int, edits: int, host: str) -> Cost:
+    def edited(number: int, edit: str = "") -> Rows:
+        return route(number, f"/{number}{edit}", host)
+
+    rows = {key: row for number in range(count) for key, row in edited(number).items()}
     front = GatewayFront({})
     attach = cost_of(front, rows)
     gc.collect()
     gc.freeze()  # as the process does after its first load
-    edit_times = [cost_of(front, route(count // 2, f"/edit{n}")) for n in range(edits)]
-    added, removed = route(count), dict.fromkeys(route(count))
+    edit_times = [cost_of(front, edited(count // 2, f"/edit{n}")) for n in range(edits)]
+    added, removed = edited(count), dict.fromkeys(edited(count))
     additions = [cost_of(front, rows) for _ in range(max(edits // 10, 1)) for rows in (added, removed)]  # type: ignore[arg-type]
     runs = front.mesh.runs
-    visits = count_visits(front, route(count // 2, "/counted"))
+    visits = count_visits(front, edited(count // 2, "/counted"))
     runs = front.mesh.runs - runs
     join_times, size = [], 0
     for _ in range(edits):
@@ -100,14 +103,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--routes", type=int, nargs="+", default=[100, 1000, 5000], help="numbers of routes")
     parser.add_argument("--edits", type=int, default=100, help="measured edits (default 100)")
+    parser.add_argument("--one-host", action="store_true", help="all routes have the same host")
     options = parser.parse_args()
+    host = "shared.com" if options.one_host else ""
     print(
         f"{'routes':>7} {'attach s':>9} {'edit ms':>8} {'ratio':>6} {'visits':>6} {'runs':>5} {'add ms':>8} {'join ms':>8} {'response KB':>12}"
     )
-    measure(10, options.edits)  # warm up
+    measure(10, options.edits, host)  # warm up
     first = 0.0
     for count in options.routes:
-        cost = measure(count, options.edits)
+        cost = measure(count, options.edits, host)
         first = first or cost.edit
         line = f"{count:>7} {cost.attach:>9.2f} {cost.edit * 1000:>8.2f} {cost.edit / first:>6.2f} {cost.visits:>6} {cost.runs:>5}"
         print(f"{line} {cost.add * 1000:>8.2f} {cost.join * 1000:>8.2f} {cost.size / 1000:>12.0f}")

@@ -14,12 +14,11 @@ from testing.mesh.world import Rows, World, proxy, rows_of
 GATEWAY = "gatewayClassName: istio, addresses: [{type: Hostname, value: front}], listeners: [{name: http, port: 80, protocol: HTTP}]"
 
 
-def route(number: int, path: str = "/") -> Rows:
-    """Return an HTTPRoute with a unique host."""
+def route(number: int, path: str = "/", host: str = "") -> Rows:
+    """Return an HTTPRoute with a host, or with one of its own."""
     rules = f"rules: [{{matches: [{{path: {{value: {path}}}}}], backendRefs: [{{name: web, port: 80}}]}}]"
-    return rows_of(
-        [gateway_object("HTTPRoute", f"r{number}", f"parentRefs: [{{name: gw}}], hostnames: [h{number}.com], {rules}")]
-    )
+    hosts = f"hostnames: [{host or f'h{number}.com'}]"
+    return rows_of([gateway_object("HTTPRoute", f"r{number}", f"parentRefs: [{{name: gw}}], {hosts}, {rules}")])
 
 
 class GatewayFront:

@@ -13,8 +13,8 @@ from pilot.mesh.lowering.gateway_api.http_services import virtual_services_of_ht
 from testing.mesh.gateway_front import GatewayFront, route
 
 
-def front_with(routes: int) -> GatewayFront:
-    return GatewayFront({key: row for number in range(routes) for key, row in route(number).items()})
+def front_with(routes: int, host: str = "") -> GatewayFront:
+    return GatewayFront({key: row for number in range(routes) for key, row in route(number, host=host).items()})
 
 
 def virtual_hosts(front: GatewayFront) -> bytes:
@@ -34,23 +34,23 @@ def count_refreshes(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counts
 
 
-def test_edit_refreshes_a_constant_number_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("host", ["", "shared.com"])
+def test_edit_refreshes_a_constant_number_of_nodes(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
     refreshes = count_refreshes(monkeypatch)
     costs: list[tuple[Counter[str], int]] = []
     for routes in (70, 700):
-        front = front_with(routes)
+        front = front_with(routes, host)
         before, runs = virtual_hosts(front), front.mesh.runs
         refreshes.clear()
-        front.set(route(routes // 2, "/other"))
+        front.set(route(routes // 2, "/other", host))
         costs.append((refreshes.copy(), front.mesh.runs - runs))
         assert b"/other" not in before
         assert b"/other" in virtual_hosts(front)
     assert costs[0] == costs[1]
     assert costs[0][1] < 40
     assert costs[0][0]["route_status"] == 1
-    assert not any(name in costs[0][0] for name in ("_planned_block", "_merged_keys", "_parts_of")), (
-        "these belong to other routes"
-    )
+    others = ("_planned_block", "_merged_keys", "_parts_of")
+    assert not any(name in costs[0][0] for name in others), "these belong to other routes"
 
 
 def bases(front: GatewayFront) -> Iterable[object]:

@@ -8,7 +8,7 @@ import msgspec
 
 from pilot.config.kinds.istio import DESTINATION_RULE
 from pilot.config.networking.destination_rule import has_consistent_hash
-from pilot.config.networking.virtual_service import HTTPMatchRequest, VirtualService
+from pilot.config.networking.virtual_service import HTTPMatchRequest
 from pilot.config.object import ObjectKey
 from pilot.derive import derived, hub
 from pilot.envoy.route.route_destination import DestinationKey, destination_key
@@ -65,27 +65,21 @@ def route_dependencies(db: Mesh, key: ObjectKey) -> RouteDependencies | None:
     if row is None or not row.spec.http:
         return None
     matches = [m for rule in row.spec.http for m in rule.match]
+    destinations = dict.fromkeys(
+        [destination_key(d.destination) for rule in row.spec.http for d in rule.route if d.destination is not None]
+    )
+    mirrors = [m for rule in row.spec.http for m in (rule.mirror, *(m.destination for m in rule.mirrors)) if m]
     return RouteDependencies(
         conditional=all(rule.match and all(_is_conditional(m) for m in rule.match) for rule in row.spec.http),
         source_namespace=any(m.source_namespace for m in matches),
         source_labels=frozenset(k for m in matches for k in m.source_labels),
-        hosts=frozenset(_hosts(row.spec)),
-        hash_candidates=tuple(k for k in dict.fromkeys(_destinations(row.spec)) if may_use_consistent_hash(db, k.host)),
+        hosts=frozenset((*(k.host for k in destinations), *(m.host for m in mirrors))),
+        hash_candidates=tuple(k for k in destinations if may_use_consistent_hash(db, k.host)),
     )
 
 
 def _is_conditional(match: HTTPMatchRequest) -> bool:
     return bool(match.port or match.gateways or match.source_labels or match.source_namespace)
-
-
-def _destinations(spec: VirtualService) -> Iterable[DestinationKey]:
-    return (destination_key(d.destination) for rule in spec.http for d in rule.route if d.destination is not None)
-
-
-def _hosts(spec: VirtualService) -> Iterable[str]:
-    for rule in spec.http:
-        destinations = (*(d.destination for d in rule.route), rule.mirror, *(m.destination for m in rule.mirrors))
-        yield from (d.host for d in destinations if d is not None)
 
 
 # -- hashing ---------------------------------------------------------------------------------------

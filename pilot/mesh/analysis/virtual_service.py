@@ -57,7 +57,7 @@ def virtual_service_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
         virtual_service,
         (
             *(below("spec.gateways", _check_gateways(db, virtual_service.spec)) if not is_derived else ()),
-            *below("spec", _check_match_gateways(virtual_service.spec)),
+            *(below("spec", _check_match_gateways(virtual_service.spec)) if not is_derived else ()),
             *(below("spec", _check_destinations(db, virtual_service.spec, clients)) if not is_derived else ()),
             *below("spec", check_delegates(db, virtual_service)),
             *below("spec", check_gateway_count(virtual_service.spec)),
@@ -114,6 +114,8 @@ def _claims(spec: VirtualService) -> Iterator[str]:
     """Yield the paths of the matches that depend on a JWT claim."""
     for r, rule in enumerate(spec.http):
         for m, match in enumerate(rule.match):
+            if not (match.headers or match.without_headers):
+                continue
             for field, headers in (("headers", match.headers), ("withoutHeaders", match.without_headers)):
                 yield from (f"http[{r}].match[{m}].{field}[{name}]" for name in headers if is_claim(name))
 

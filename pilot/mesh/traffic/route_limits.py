@@ -13,7 +13,7 @@ MAX_CHAINS = 8192
 
 def http_route_count(spec: VirtualService) -> int:
     """Return the number of HTTP routes on a port."""
-    return sum(max(len(rule.match), 1) for rule in spec.http)
+    return sum([len(rule.match) or 1 for rule in spec.http])
 
 
 def chain_count(spec: VirtualService) -> int:

@@ -7,7 +7,7 @@ serialized virtual hosts. After an edit to one VirtualService, only its own rout
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from envoy.config.route.v3 import route_components_pb2
 
@@ -15,7 +15,7 @@ from pilot.config.object import ObjectKey
 from pilot.derive import Gather, derived, hub
 from pilot.envoy.http_filter.prebuilt_http_filters import STATEFUL_SESSION_FILTER
 from pilot.envoy.names import gateway_routes, gateway_tls_routes
-from pilot.envoy.resource import Resource, length_delimited
+from pilot.envoy.resource import Resource
 from pilot.envoy.route.gateway.gateway_host_plan import BoundVirtualService, GatewayHostKey, ServerHosts, plan_hosts
 from pilot.envoy.route.gateway.gateway_route_sources import RouteBytes, RouterContextKey, host_session, source_routes
 from pilot.envoy.route.route_configuration import build_route_configuration, virtual_host_field
@@ -29,8 +29,6 @@ from pilot.mesh.traffic.virtual_services import virtual_service
 
 BLOCK = 64
 """Number of virtual hosts in one block of a route configuration."""
-
-_ROUTES = route_components_pb2.VirtualHost.ROUTES_FIELD_NUMBER
 
 
 def route_name(key: GatewayRouteKey) -> str:
@@ -133,7 +131,7 @@ def _virtual_host(
 
 
 def build_gateway_host(
-    host_key: GatewayHostKey, routes: Iterable[RouteBytes], attempt_count: bool, session: StickySession | None = None
+    host_key: GatewayHostKey, routes: Sequence[RouteBytes], attempt_count: bool, session: StickySession | None = None
 ) -> bytes:
     """Return the serialized virtual host.
 
@@ -149,10 +147,9 @@ def build_gateway_host(
     )
     if session is not None:
         host.typed_per_filter_config[STATEFUL_SESSION_FILTER].CopyFrom(build_sticky_session(session))
-    ordered = sorted(routes, key=lambda route: route.catch_all)
-    return b"".join(
-        (host.SerializeToString(deterministic=True), *(length_delimited(_ROUTES, route.route) for route in ordered))
-    )
+    specific = [route.field for route in routes if not route.catch_all]
+    catch_all = [route.field for route in routes if route.catch_all]
+    return b"".join((host.SerializeToString(deterministic=True), *specific, *catch_all))
 
 
 @derived

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 import msgspec
 from envoy.config.core.v3 import base_pb2
+from envoy.config.route.v3 import route_components_pb2
 from msgspec.structs import replace
 
 from pilot.config.networking.destination_rule import ConsistentHashLB, destination_hash
 from pilot.config.networking.virtual_service import HTTPRoute, VirtualService
 from pilot.config.object import Object
 from pilot.derive import derived, derived_in_steps
+from pilot.envoy.resource import length_delimited
 from pilot.envoy.route.gateway.gateway_host_plan import RouteSourceKey
 from pilot.envoy.route.route_context import RouteContext, default_retry_policy
 from pilot.envoy.route.route_dependencies import route_dependencies
@@ -29,11 +31,13 @@ from pilot.mesh.traffic.destination_rules import destination_rule
 from pilot.mesh.traffic.route_limits import has_routes_at
 from pilot.mesh.traffic.virtual_services import virtual_service
 
+_ROUTES = route_components_pb2.VirtualHost.ROUTES_FIELD_NUMBER
+
 
 class RouteBytes(NamedTuple):
-    """A serialized route. `catch_all` is set if the route matches every request."""
+    """A route, encoded as a field of its virtual host. `catch_all` is set if the route matches every request."""
 
-    route: bytes
+    field: bytes
     catch_all: bool
 
 
@@ -69,21 +73,27 @@ class RuleRoutes:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def of(self, rule: HTTPRoute, metadata: base_pb2.Metadata) -> Iterator[RouteBytes]:
-        """Yield the routes of a rule."""
+    def built(self, rule: HTTPRoute) -> tuple[RouteBytes, ...] | None:
+        """Return the routes of a rule, or None if they have not been built."""
         entry = self._by_rule.get(id(rule))
-        if entry is not None:
-            yield from entry[1]
-            return
+        return entry[1] if entry is not None else None
+
+    def build(self, rule: HTTPRoute, metadata: base_pb2.Metadata) -> Iterator[RouteBytes]:
+        """Build the routes of a rule. The last one may be a catch-all."""
         routes = []
         for route in build_rule(self._header, rule, self._context, metadata):
-            routes.append(RouteBytes(route.SerializeToString(deterministic=True), is_catch_all(route.match)))
+            field = length_delimited(_ROUTES, route.SerializeToString(deterministic=True))
+            routes.append(RouteBytes(field, is_catch_all(route.match)))
             yield routes[-1]
+            if routes[-1].catch_all:
+                break
         self._by_rule[id(rule)] = rule, tuple(routes)
 
-    def forget_others(self, rules: Iterable[HTTPRoute]) -> None:
-        """Forget the routes of all rules except some."""
-        self._by_rule = {id(rule): entry for rule in rules if (entry := self._by_rule.get(id(rule))) is not None}
+    def forget_others(self, rules: tuple[HTTPRoute, ...]) -> None:
+        """Forget the routes of rules that are no longer in the VirtualService."""
+        if len(self._by_rule) > len(rules):
+            ids = set(map(id, rules))
+            self._by_rule = {key: entry for key, entry in self._by_rule.items() if key in ids}
 
 
 def _rule_routes(db: Mesh, source: RouteSourceKey, router: RouterContextKey) -> RuleRoutes | None:
@@ -142,11 +152,13 @@ def source_routes(
         return ()
     metadata, routes = build_metadata(row.key), list[RouteBytes]()
     for rule in row.spec.http:
-        for route in by_rule.of(rule, metadata):
-            routes.append(route)
-            yield
-            if route.catch_all:
-                break
+        built = by_rule.built(rule)
+        if built is not None:
+            routes += built
+        else:
+            for route in by_rule.build(rule, metadata):
+                routes.append(route)
+                yield
         if not rule.match or (routes and routes[-1].catch_all):
             break
     by_rule.forget_others(row.spec.http)

@@ -7,13 +7,14 @@ rules of several routes are merged: the most specific match is first, and the ol
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from pilot.config.kinds.istio import VIRTUAL_SERVICE
 from pilot.config.networking.virtual_service import HTTPMatchRequest, HTTPRoute, VirtualService
-from pilot.config.object import Object, ObjectKey, Origin
+from pilot.config.object import EndpointPicker, Object, ObjectKey, Origin
 from pilot.config.problem import ObjectRef
 from pilot.derive import Gather, derived, hub
 from pilot.mesh.gateway_api.generated_names import merged_service, part_name
@@ -153,31 +154,40 @@ def _merged(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
     parts = _parts_of(db, key)
     if not parts:
         return None
-    rules = [rule for part in parts for rule in _rules_of(db, part)]
-    pickers = (picker for part in parts for picker in converted_rules(db, part.route, part.mesh).pickers)
-    first, routes = parts[0], dict.fromkeys(part.route for part in parts)
+    rules: list[tuple[tuple[int, ...], HTTPRoute]] = []
+    pickers: dict[str, EndpointPicker] = {}
+    for part in parts:
+        rules_of_part = _part_rules(db, part.route, part.mesh, part.port)
+        rules += rules_of_part.rules
+        pickers.update(rules_of_part.pickers)
+    rules.sort(key=itemgetter(0))
+    first, routes = parts[0], dict.fromkeys([part.route for part in parts])
     return Object(
         VIRTUAL_SERVICE.id,
         key.namespace,
         key.name,
-        VirtualService(hosts=(first.host,), gateways=(first.gateway,), http=tuple(sorted(rules, key=by_specificity))),
+        VirtualService(hosts=(first.host,), gateways=(first.gateway,), http=tuple([rule for _, rule in rules])),
         created=first.age[0],
         origin=Origin(
             semantics="gateway",
             parents=tuple(ObjectRef(*route) for route in routes),
-            pickers=tuple(dict(pickers).items()),
+            pickers=tuple(pickers.items()),
         ),
     )
 
 
+class _PartRules(NamedTuple):
+    """The rules of a part with the keys by which they are sorted, and the pickers of their destinations."""
+
+    rules: tuple[tuple[tuple[int, ...], HTTPRoute], ...]
+    pickers: tuple[tuple[str, EndpointPicker], ...]
+
+
 @derived
-def _sorted_rules(db: Mesh, route: RouteKey, mesh: bool) -> tuple[HTTPRoute, ...]:
-    return tuple(sorted(converted_rules(db, route, mesh).rules, key=by_specificity))
-
-
-def _rules_of(db: Mesh, part: RoutePart) -> tuple[HTTPRoute, ...]:
-    rules = _sorted_rules(db, part.route, part.mesh)
-    return tuple(_at_port(rule, part.port) for rule in rules) if part.port else rules
+def _part_rules(db: Mesh, route: RouteKey, mesh: bool, port: int) -> _PartRules:
+    converted = converted_rules(db, route, mesh)
+    rules = [_at_port(rule, port) for rule in converted.rules] if port else converted.rules
+    return _PartRules(tuple((by_specificity(rule), rule) for rule in rules), converted.pickers)
 
 
 def _at_port(rule: HTTPRoute, port: int) -> HTTPRoute:

@@ -123,6 +123,7 @@ def test_build_entry() -> None:
 def test_entry_of_a_proxy_that_accepts_hbone_is_labelled(
     metadata: dict[str, str], listens_hbone: bool, labels: str, expected: str | None
 ) -> None:
+    """Release note 60788."""
     workload_group = group(f"{{template: {{labels: {labels}}}}}")
     entry = build_entry(workload_group, proxy(**metadata), "", "v", listens_hbone)
     assert entry["spec"]["labels"].get("networking.istio.io/tunnel") == expected

@@ -79,6 +79,7 @@ def proxies(result: Result) -> list[str]:
 
 
 async def test_all_running_replicas_of_the_cluster_answer(fleet: Fleet) -> None:
+    """Unlike in release note 54518, a revision is only a filter: an incident may be in any revision."""
     everything = ["tea-1.shop", "cups-1.shop", "bowl-1.shop"]
     assert proxies(await fleet.run("proxy-status", "-o", "json", "-c", fleet.kubeconfig)) == everything
     assert proxies(await fleet.run("-c", fleet.kubeconfig, "proxy-status", "-o", "json")) == everything

@@ -22,5 +22,6 @@ LISTENERS = [
     ],
 )
 def test_https_ports_have_a_udp_port_for_http3(quic: bool, expected: list[tuple[str, int, str, str]]) -> None:
+    """Release note 58247."""
     first = [("status-port", 15021, "tcp", "TCP"), ("web", 80, "http", "TCP")]
     assert list(build_ports(LISTENERS, quic)) == [*first, *expected]

@@ -136,6 +136,7 @@ data: {mesh: "defaultConfig: {proxyMetadata: {ISTIO_META_DNS_CAPTURE: 'true', IS
 
 
 async def test_mesh_config_is_that_of_the_default_revision(clusters: TwoClusters) -> None:
+    """Release note 54518, for `analyze`."""
     words = ("-o", "json", "--analyzer", "serviceentry.Analyzer")
     for plain in definitions():
         clusters.first.put(plain)

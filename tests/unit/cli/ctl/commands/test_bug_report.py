@@ -77,6 +77,7 @@ async def report(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Asy
 
 
 async def test_logs_of_components_and_proxies_are_included(report: Report) -> None:
+    """Release note bug-report-improvements."""
     result = await report()
     assert result.exit_code == 0, result.output
     logs = {name: text for name, text in report.files().items() if name.startswith("logs")}
@@ -90,6 +91,7 @@ async def test_logs_of_components_and_proxies_are_included(report: Report) -> No
 
 
 async def test_only_the_tail_of_logs_is_included(report: Report) -> None:
+    """Release note bug-report-improvements."""
     await report("--tail", "1", "--skip-proxy-debug")
     files = report.files()
     assert files["logs/istio-system/istiod-1/discovery.log"] == "three\n"
@@ -99,6 +101,7 @@ async def test_only_the_tail_of_logs_is_included(report: Report) -> None:
 
 
 async def test_missing_logs_are_recorded(report: Report) -> None:
+    """Release note 54962: the flag limits the requests to the API server."""
     await report.server.stop()
     result = await report(before=("--kubeclient-timeout", "100ms"))
     assert result.exit_code == 0
@@ -108,5 +111,6 @@ async def test_missing_logs_are_recorded(report: Report) -> None:
 
 @pytest.mark.parametrize("text", ["soon", "0s", "-1s"])
 async def test_invalid_timeout_is_a_usage_error(report: Report, text: str) -> None:
+    """Release note 54962."""
     result = await report(before=("--kubeclient-timeout", text))
     assert (result.exit_code, "--kubeclient-timeout" in result.stderr) == (2, True)

@@ -37,6 +37,7 @@ def test_only_selected_components_are_generated() -> None:
 
 
 def test_manifest_is_written_to_a_file(tmp_path: pathlib.Path) -> None:
+    """Release note manifest-generate-output."""
     command, path = ("manifest", "generate", "-s", "profile=minimal", "--component", "Base"), tmp_path / "all.yaml"
     _, printed, _ = run_command(*command)
     assert run_command(*command, "-o", str(path)) == (0, "", "")

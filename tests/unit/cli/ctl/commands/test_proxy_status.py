@@ -48,6 +48,7 @@ def test_worst_proxies_come_first_with_their_reasons(run: Run, pages: dict[str, 
 
 
 def test_types_of_ztunnels_have_columns_if_one_is_connected(run: Run, pages: dict[str, Any]) -> None:
+    """Release note 56441."""
     ztunnel = {BY_SHORT_NAME["wds"]: SYNCED, WORKLOAD: STALE, BY_SHORT_NAME["wads"]: {}}
     pages["syncz"] = [
         {"proxy": "z.x", "proxy_type": "ztunnel", "resources": ztunnel},

@@ -106,6 +106,20 @@ async def test_a_revision_and_a_file_are_used(shell: Shell, tmp_path: pathlib.Pa
     assert "ISTIO_INBOUND_PORTS='*'\n" in environment
 
 
+async def test_the_revision_is_that_of_the_default_tag(shell: Shell, tmp_path: pathlib.Path) -> None:
+    """Release note 54518, for `workload entry configure`."""
+    labels = {"istio.io/tag": "default", "istio.io/rev": "canary"}
+    hook = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration"}
+    words = ("workload", "entry", "configure", "--name", "vm", "-n", "shop", "--ingressIP", "10.9.9.9")
+    hosts = []
+    for folder in ("before", "after"):
+        result = await shell(*words, "-o", str(tmp_path / folder))
+        assert result.exit_code == 0, result.output
+        hosts.append((tmp_path / folder / "hosts").read_text())
+        shell.server.put({**hook, "metadata": {"name": "istio-revision-tag-default", "labels": labels}, "webhooks": []})
+    assert hosts == ["10.9.9.9 istiod.istio-system.svc\n", "10.9.9.9 istiod-canary.istio-system.svc\n"]
+
+
 async def test_missing_objects_are_named(shell: Shell, tmp_path: pathlib.Path) -> None:
     words = ("workload", "entry", "configure", "-o", str(tmp_path / "vm"))
     assert "there is no WorkloadGroup shop/none" in (await shell(*words, "--name", "none", "-n", "shop")).stderr

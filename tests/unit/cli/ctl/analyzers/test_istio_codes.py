@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from pilot.cli.ctl.analyzers.listed import ANALYZERS
-from pilot.cli.ctl.istio_codes import ANALYZER_NAMES, belongs_to, istio_code
+from pilot.cli.ctl.istio_codes import ANALYZER_NAMES, belongs_to, codes_of, istio_code
 from pilot.cli.pilotctl import main
 
 INJECTED = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {istio-injection: enabled}}\n"
@@ -371,6 +371,7 @@ def test_installation_has_no_findings(tmp_path: pathlib.Path, capsys: pytest.Cap
 
 
 def test_only_the_selected_analyzers_run(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Release note 55316."""
     objects = (INJECTED, pod("securityContext: {runAsUser: 1337}, containers: []"), rule("tls: {mode: SIMPLE}"))
     names = ("injection.Analyzer", "applicationUID.Analyzer")
     words = [word for name in names for word in ("--analyzer", name)]
@@ -427,3 +428,57 @@ def test_documentation_lists_every_code_and_what_it_is_called_here() -> None:
         for own in re.findall(r"`([a-z][a-z-]+)`", row.split(" | ")[2]):
             codes = {istio_code({"code": own, "kind": kind, "severity": "warning"}) for kind in kinds}
             assert code in codes, own
+
+
+ANALYZERS_OF_ISTIOCTL = """
+annotations.K8sAnalyzer
+applicationUID.Analyzer
+auth.AuthorizationPoliciesAnalyzer
+authn.BlockedCIDRsAnalyzer
+conditions.ConditionAnalyzer
+deployment.MultiServiceAnalyzer
+deprecation.DeprecationAnalyzer
+destinationrule.CaCertificateAnalyzer
+destinationrule.SubsetSelectPodAnalyzer
+envoyfilter.EnvoyPatchAnalyzer
+externalcontrolplane.ExternalControlPlaneAnalyzer
+gateway.CertificateAnalyzer
+gateway.ConflictingGatewayAnalyzer
+gateway.IngressGatewayPortAnalyzer
+gateway.SecretAnalyzer
+injection.Analyzer
+injection.ImageAnalyzer
+injection.ImageAutoAnalyzer
+k8sgateway.CRDVersionAnalyzer
+k8sgateway.SelectorAnalyzer
+meshnetworks.MeshNetworksAnalyzer
+schema.ValidationAnalyzer
+service.PortNameAnalyzer
+serviceentry.Analyzer
+serviceentry.ConflictingServiceEntryProtocolAnalyzer
+services.MultiClusterServiceAnalyzer
+sidecar.SelectorAnalyzer
+telemetry.DefaultSelectorAnalyzer
+telemetry.LightstepAnalyzer
+telemetry.ProviderAnalyzer
+telemetry.SelectorAnalyzer
+virtualservice.ConflictingMeshGatewayHostsAnalyzer
+virtualservice.DestinationHostAnalyzer
+virtualservice.DestinationRuleAnalyzer
+virtualservice.GatewayAnalyzer
+virtualservice.JWTClaimRouteAnalyzer
+webhook.Analyzer
+"""
+WITHOUT_COUNTERPART = {"authn.BlockedCIDRsAnalyzer", "telemetry.LightstepAnalyzer"}
+
+
+def test_documentation_lists_every_analyzer_of_istioctl() -> None:
+    """Release note 55316, and the table of all analyzers."""
+    page = (pathlib.Path(__file__).parents[5] / "docs" / "analysis.md").read_text(encoding="utf-8")
+    table = {name: text for name, text in re.findall(r"^\| `([\w.]+)` \| (.+) \|$", page, re.MULTILINE) if "." in name}
+    names = ANALYZERS_OF_ISTIOCTL.split()
+    assert list(table) == names
+    assert set(ANALYZER_NAMES) == set(names) - WITHOUT_COUNTERPART
+    codes = {name: ", ".join(re.findall(r"IST\d+", text)) for name, text in table.items()}
+    assert {name: codes[name] for name in ANALYZER_NAMES} == {name: codes_of(name) for name in ANALYZER_NAMES}
+    assert all(table[name].startswith("none: ") for name in WITHOUT_COUNTERPART)

@@ -118,6 +118,20 @@ def test_temporary_failure_is_retried(modules: Modules) -> None:
     assert modules.registry.request_counts["/x"] == 3
 
 
+def test_variable_limits_the_time_of_a_request(tmp_path: pathlib.Path, registry: Registry) -> None:
+    registry.replies["/x"] = Reply(FIRST)
+    variables = {"WASM_HTTP_REQUEST_MAX_RETRIES": "0", "ALLOWED_CIDRS_IN_WASM_FETCH": "127.0.0.1/32"}
+    source = ModuleSource(f"http://{registry.host}/x", "r", "1", "", "", "")
+    for timeout in ("0s", "20s"):
+        loaded = load_sections(AgentSettings(), (), {**variables, "WASM_HTTP_REQUEST_TIMEOUT": timeout})
+        cache = build_module_cache(loaded.settings.modules, str(tmp_path), Counts())
+        if timeout == "0s":
+            with pytest.raises(FetchError, match="timed out"):
+                cache.fetch(source, 20)
+        else:
+            assert cache.fetch(source, 20).read_bytes() == FIRST
+
+
 def test_request_that_times_out_is_retried(tmp_path: pathlib.Path, registry: Registry) -> None:
     modules = Modules(tmp_path, registry, seconds=0)
     assert modules.fails("http://HOST/module.wasm") == "timed out"

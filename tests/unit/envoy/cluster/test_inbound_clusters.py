@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pilot.envoy.cluster.cluster_traits import ClusterTraitsKey
 from pilot.envoy.cluster.inbound_clusters import DefaultEndpoint, parse_default_endpoint
 from pilot.ingest.decode import decode_document
-from testing.mesh.clusters import HOST, clusters, http_options, rule
+from testing.mesh.clusters import HOST, clusters, entry, http_options, rule
 from testing.mesh.world import proxy
 
 API = proxy("sidecar", "api-0", "shop", "10.1.0.1", {"app": "api"})
@@ -58,6 +58,25 @@ def test_one_cluster_per_workload_port() -> None:
     assert "filters" not in config
     assert "transportSocket" not in config
     assert http_options(configs["inbound|90||"]) == {"explicitHttpConfig": {"http2ProtocolOptions": {}}}
+
+
+def test_every_workload_of_an_entry_with_one_endpoint_has_its_inbound_cluster() -> None:
+    """The clients of a host with resolution DNS_ROUND_ROBIN use only one of the workloads that it selects."""
+    spec = "hosts: [rr.example.com], resolution: DNS_ROUND_ROBIN, workloadSelector: {labels: {app: rr}}"
+    objects = entry(f"{spec}, ports: [{{name: http, number: 80, targetPort: 7000, protocol: HTTP}}]")
+    addresses = ("10.1.0.5", "10.1.0.6")
+    for number, address in enumerate(addresses):
+        status = f"{{phase: Running, podIP: {address}, conditions: [{{type: Ready, status: 'True'}}]}}"
+        objects += (
+            f"\n---\napiVersion: v1\nkind: Pod\nmetadata: {{name: rr-{number}, namespace: shop, labels: {{app: rr}}}}\n"
+            f"spec: {{containers: [{{name: app, image: app}}]}}\nstatus: {status}\n"
+        )
+    for number, address in enumerate(addresses):
+        workload = proxy("sidecar", f"rr-{number}", "shop", address, {"app": "rr"})
+        assert "inbound|7000||" in inbound(objects, workload)
+    (locality,) = clusters(objects)["outbound|80||rr.example.com"]["loadAssignment"]["endpoints"]
+    (endpoint,) = locality["lbEndpoints"]
+    assert endpoint["endpoint"]["address"]["socketAddress"] == {"address": addresses[0], "portValue": 7000}
 
 
 def test_oldest_service_wins_and_metadata_lists_all() -> None:

@@ -115,6 +115,7 @@ def test_cve_2026_41413_private_but_not_link_local_may_be_allowed() -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.1", "2130706433"])
 async def test_cve_2026_41413_every_form_of_a_private_address_is_blocked(server: KeyServer, host: str) -> None:
+    """Release note jwks-ssrf-default-block."""
     await fetch_error(jwks_key(server.url("/keys", host)), allowed=())
     assert server.requested_paths == []
 

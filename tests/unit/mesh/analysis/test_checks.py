@@ -492,7 +492,7 @@ ROWS = [
         (entry("hosts: [x.com], resolution: DNS", "old", 2), entry("hosts: [x.com], resolution: NONE")),
         (entry("hosts: [x.com], resolution: DNS"),),
     ),
-    Row(
+    Row(  # release note 60447
         "protocol-conflict",
         "spec.ports[0].protocol",
         (OTHER_TCP, entry("hosts: [y.com, x.com], resolution: DNS")),

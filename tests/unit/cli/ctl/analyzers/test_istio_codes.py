@@ -332,7 +332,7 @@ CASES = (
         (condition("False"),),
         (condition("True"),),
     ),
-    Case(
+    Case(  # release note gateway-api-crd-version-analyzer
         *("IST0176", "warning", "tlsroutes.gateway.networking.k8s.io"),
         "metadata.annotations[gateway.networking.k8s.io/bundle-version]",
         (definition("v1.4.1"),),

@@ -74,6 +74,7 @@ async def run_tag(shell: Shell, *words: str, stdin: str | None = None) -> tuple[
 
 
 async def test_tag_is_set_moved_listed_and_removed(shell: Shell) -> None:
+    """Release note revision-tags-as-svc, and the other commands of tags."""
     hint = "To use it in a namespace: kubectl label namespace NAMESPACE istio.io/rev=prod istio-injection-\n"
     assert await run_tag(shell, "set", "prod", "-r", "r1") == (0, f"✔ The tag prod points to revision r1.\n{hint}", "")
     error = "Error: tag prod already points to revision r1; use --overwrite to change it\n"
@@ -82,6 +83,18 @@ async def test_tag_is_set_moved_listed_and_removed(shell: Shell) -> None:
         0,
         f"✔ The tag prod points to revision r2.\n{hint}",
         "",
+    )
+    service = state_of(shell.server)["Service/istio-system/istiod-revision-tag-prod"]
+    assert {name: service["metadata"]["labels"][name] for name in ("istio.io/rev", "istio.io/tag")} == {
+        "istio.io/rev": "r2",
+        "istio.io/tag": "prod",
+    }
+    assert (
+        service["spec"]["selector"]["istio.io/rev"],
+        15012 in [port["port"] for port in service["spec"]["ports"]],
+    ) == (
+        "r2",
+        True,
     )
     assert await run_tag(shell, "set", "canary", "-r", "r1", "--webhook-name", "mine") == (
         0,

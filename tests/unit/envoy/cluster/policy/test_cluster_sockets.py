@@ -394,3 +394,10 @@ def test_rule_selects_the_fallback_of_a_tunnel(mode: str, matches: list[str]) ->
         environ={"PILOT_ENABLE_AMBIENT": "true", "PILOT_ENABLE_SENDING_HBONE": "true"},
     )
     assert [match["name"] for match in config["transportSocketMatches"]] == matches
+
+
+def test_client_certificate_without_its_key_does_not_disable_tunnels() -> None:
+    environ = {"PILOT_ENABLE_AMBIENT": "true", "PILOT_ENABLE_SENDING_HBONE": "true"}
+    gateway = replace(ROUTER, metadata={**ROUTER.metadata, "TLS_CLIENT_CERT_CHAIN": "/c.pem", "ENABLE_HBONE": "true"})
+    config = cluster(proxy=gateway, environ=environ)
+    assert [match["name"] for match in config["transportSocketMatches"]] == ["hbone", "tlsMode-disabled"]

@@ -27,6 +27,7 @@ from pilot.config.mesh.mesh_config import CertificateData, ConfigSource, MeshCon
 from pilot.config.mesh.proxy_config import ConnectionSettings, ProxyConfig, RemoteService
 from pilot.config.mesh.tracing import Tracing
 from pilot.config.validation.without_effect import WITHOUT_EFFECT
+from pilot.ingest.decode import decode_document
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.lib.xds_types import LISTENER
 from testing.mesh.listeners import WEB
@@ -112,6 +113,14 @@ def test_field_without_effect_is_reported(text: str, path: str) -> None:
     config, problems = decode_mesh_config([yaml.safe_load(text)])
     assert config is not None
     assert [(p.code, p.path, str(p.severity)) for p in problems] == [("no-effect", path, "warning")]
+
+
+def test_tag_without_a_type_is_ignored_alone() -> None:
+    spec = "{tracing: [{customTags: {k1: {literal: {value: a}}, k2: {}}}], accessLogging: [{providers: [{name: envoy}]}]}"
+    decoded = decode_document(make("Telemetry", "t", spec))
+    assert len(decoded.entries) == 1
+    path = "spec.tracing[0].customTags[k2]"
+    assert [(p.code, p.path, str(p.severity)) for p in decoded.problems] == [("no-effect", path, "warning")]
 
 
 def test_effective_fields_have_no_problems() -> None:

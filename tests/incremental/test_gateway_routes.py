@@ -53,6 +53,16 @@ def test_edit_refreshes_a_constant_number_of_nodes(monkeypatch: pytest.MonkeyPat
     assert not any(name in costs[0][0] for name in others), "these belong to other routes"
 
 
+def test_new_route_refreshes_few_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    refreshes = count_refreshes(monkeypatch)
+    front = front_with(400)
+    refreshes.clear()
+    front.set(route(400, "/new"))
+    assert b"/new" in virtual_hosts(front)
+    others = {name: count for name, count in refreshes.items() if count > 200}
+    assert others == {}
+
+
 def bases(front: GatewayFront) -> Iterable[object]:
     """Yield the base of each mapping by route. An edit patches a single item."""
     source = front.mesh.find_node(virtual_services_of_http_routes)

@@ -77,8 +77,12 @@ def plan_hosts(
     by_name: dict[str, _Host] = {}
     sources: dict[tuple[ObjectKey, ObjectKey], RouteSourceKey] = {}
     for server in servers:
+        usable: dict[str, list[str]] = {}
         for virtual_service in virtual_services.get(server.gateway, ()):
-            _add_routes(by_name, sources, server, virtual_service)
+            namespace = virtual_service.key.namespace
+            if namespace not in usable:
+                usable[namespace] = hosts_for_namespace(server.hosts, namespace)
+            _add_routes(by_name, sources, server, usable[namespace], virtual_service)
         if server.redirects:
             for host in server.hosts:
                 by_name.setdefault(host.lower(), _Host(server.port)).redirects = True
@@ -95,14 +99,15 @@ def _add_routes(
     by_name: dict[str, _Host],
     sources: dict[tuple[ObjectKey, ObjectKey], RouteSourceKey],
     server: ServerHosts,
+    server_hosts: Sequence[str],
     virtual_service: BoundVirtualService,
 ) -> None:
     """Add the routes of a VirtualService to the hosts that the VirtualService and a server have in common.
 
-    The routes are built for the port of the Gateway's first server that has routes. The Gateway's other servers in the
+    `server_hosts` are the server's hosts that the VirtualService may use. The routes are built for the port of the Gateway's first server that has routes. The Gateway's other servers in the
     same route configuration share them.
     """
-    shared = intersect_hosts(hosts_for_namespace(server.hosts, virtual_service.key.namespace), virtual_service.hosts)
+    shared = intersect_hosts(server_hosts, virtual_service.hosts)
     if not shared:
         return
     key = server.gateway, virtual_service.key
@@ -111,7 +116,9 @@ def _add_routes(
             return
         sources[key] = RouteSourceKey(server.gateway, virtual_service.key, server.port, server.tls)
     for name in shared:
-        host = by_name.setdefault(name.lower(), _Host(server.port))
+        host = by_name.get(name.lower())
+        if host is None:
+            host = by_name[name.lower()] = _Host(server.port)
         host.sources.append(sources[key])
         host.redirects |= server.redirects
 
@@ -141,6 +148,8 @@ def intersect_hosts(first: Sequence[str], second: Sequence[str]) -> list[str]:
 
     If one host of a pair covers the other, the narrower host is returned.
     """
+    if first == ["*"]:
+        return list(dict.fromkeys(second))
     if len(first) * len(second) <= FEW_PAIRS:
         return _compare_all(first, second)
     covering_first, covering_second = hosts.HostMatcher(first), hosts.HostMatcher(second)

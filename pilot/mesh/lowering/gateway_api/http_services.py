@@ -36,6 +36,9 @@ FEW_PARTS = 1000
 """Number of parts of a namespace up to which its rules are not counted, so that an edit of them affects its own route
 only."""
 
+BUCKETS = 128
+"""Number of buckets of the VirtualServices."""
+
 
 class RoutePart(NamedTuple):
     """The contribution of a route to one VirtualService.
@@ -145,8 +148,22 @@ def _merged_keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 
 @derived
+def _buckets(db: Mesh) -> tuple[Mapping[ObjectKey, tuple[RoutePart, ...]], ...]:
+    """Return the parts in buckets, so that a new route affects one of them."""
+    buckets: tuple[dict[ObjectKey, tuple[RoutePart, ...]], ...] = tuple({} for _ in range(BUCKETS))
+    for key, parts in _parts_by_service(db).items():
+        buckets[hash(key) % BUCKETS][key] = parts
+    return buckets
+
+
+@hub
+def _bucket(db: Mesh, number: int) -> Mapping[ObjectKey, tuple[RoutePart, ...]]:
+    return _buckets(db)[number]
+
+
+@derived
 def _parts_of(db: Mesh, key: ObjectKey) -> tuple[RoutePart, ...]:
-    return _parts_by_service(db).get(key, ())
+    return _bucket(db, hash(key) % BUCKETS).get(key, ())
 
 
 @derived

@@ -116,7 +116,9 @@ def test_field_without_effect_is_reported(text: str, path: str) -> None:
 
 
 def test_tag_without_a_type_is_ignored_alone() -> None:
-    spec = "{tracing: [{customTags: {k1: {literal: {value: a}}, k2: {}}}], accessLogging: [{providers: [{name: envoy}]}]}"
+    spec = (
+        "{tracing: [{customTags: {k1: {literal: {value: a}}, k2: {}}}], accessLogging: [{providers: [{name: envoy}]}]}"
+    )
     decoded = decode_document(make("Telemetry", "t", spec))
     assert len(decoded.entries) == 1
     path = "spec.tracing[0].customTags[k2]"

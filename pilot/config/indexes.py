@@ -177,7 +177,7 @@ def granted_pairs(key: ObjectKey, o: Object[Any]) -> Buckets:
     """Return (source kind, source namespace, target kind, target namespace) for each pair of a source and a target in a
     ReferenceGrant."""
     return {
-        (GroupKind(f.group, f.kind), f.namespace, GroupKind(t.group, t.kind), key.namespace)
+        (GroupKind(f.group or "", f.kind), f.namespace, GroupKind(t.group or "", t.kind), key.namespace)
         for f in o.spec.from_
         for t in o.spec.to
     }

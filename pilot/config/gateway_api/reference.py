@@ -71,7 +71,7 @@ class LocalPolicyTargetReference(Lenient, frozen=True):
 
 
 class ReferenceGrantFrom(Lenient, frozen=True):
-    group: str = ""
+    group: str | None = None
     kind: str = ""
     namespace: str = ""
 
@@ -79,7 +79,7 @@ class ReferenceGrantFrom(Lenient, frozen=True):
 class ReferenceGrantTo(Lenient, frozen=True):
     """The target of a grant. Without a `name`, the target is every object of the kind in the grant's namespace."""
 
-    group: str = ""
+    group: str | None = None
     kind: str = ""
     name: str | None = None
 

@@ -12,7 +12,14 @@ from pilot.config.gateway_api.l4_route import TCPRoute, TLSRoute, UDPRoute
 from pilot.config.gateway_api.reference import ReferenceGrant
 from pilot.config.group_kind import EXPERIMENTAL_GATEWAY_API, GATEWAY_API, INFERENCE, GroupKind
 from pilot.config.kind import Kind
-from pilot.config.validation.gateway_api import validate_http_route, validate_listeners, validate_route_hosts
+from pilot.config.validation.gateway_api import (
+    validate_grpc_route,
+    validate_http_route,
+    validate_l4_route,
+    validate_listeners,
+    validate_reference_grant,
+    validate_tls_route,
+)
 
 _VERSIONS = ("v1", "v1beta1")
 
@@ -37,18 +44,19 @@ LISTENER_SET = Kind(
 
 HTTP_ROUTE = Kind(GroupKind(GATEWAY_API, "HTTPRoute"), _VERSIONS, HTTPRoute, validate_http_route)
 
-GRPC_ROUTE = Kind(GroupKind(GATEWAY_API, "GRPCRoute"), ("v1",), GRPCRoute, validate_route_hosts)
+GRPC_ROUTE = Kind(GroupKind(GATEWAY_API, "GRPCRoute"), ("v1",), GRPCRoute, validate_grpc_route)
 
-TCP_ROUTE = Kind(GroupKind(GATEWAY_API, "TCPRoute"), ("v1", "v1alpha2"), TCPRoute)
+TCP_ROUTE = Kind(GroupKind(GATEWAY_API, "TCPRoute"), ("v1", "v1alpha2"), TCPRoute, validate_l4_route)
 
-TLS_ROUTE = Kind(GroupKind(GATEWAY_API, "TLSRoute"), ("v1", "v1alpha3", "v1alpha2"), TLSRoute, validate_route_hosts)
+TLS_ROUTE = Kind(GroupKind(GATEWAY_API, "TLSRoute"), ("v1", "v1alpha3", "v1alpha2"), TLSRoute, validate_tls_route)
 
-UDP_ROUTE = Kind(GroupKind(GATEWAY_API, "UDPRoute"), ("v1alpha2",), UDPRoute)
+UDP_ROUTE = Kind(GroupKind(GATEWAY_API, "UDPRoute"), ("v1alpha2",), UDPRoute, validate_l4_route)
 
 REFERENCE_GRANT = Kind(
     GroupKind(GATEWAY_API, "ReferenceGrant"),
     ("v1beta1", "v1"),
     ReferenceGrant,
+    validate_reference_grant,
     indexes={"pair": indexes.granted_pairs},
 )
 

@@ -341,7 +341,7 @@ ROUTES = [  # kind, spec, condition
     ),
     (
         "HTTPRoute",
-        at_gateway(rules="rules: [{backendRefs: [{name: web}]}]"),
+        at_gateway(rules="rules: [{backendRefs: [{group: networking.istio.io, kind: Hostname, name: web}]}]"),
         "ResolvedRefs",
         False,
         "InvalidDestination",
@@ -463,7 +463,7 @@ ROUTES = [  # kind, spec, condition
     ),
     (
         "GRPCRoute",
-        at_gateway(rules="rules: [{backendRefs: [{name: web}]}]"),
+        at_gateway(rules="rules: [{backendRefs: [{group: networking.istio.io, kind: Hostname, name: web}]}]"),
         "ResolvedRefs",
         False,
         "InvalidDestination",

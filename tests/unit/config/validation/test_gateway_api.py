@@ -1,0 +1,87 @@
+"""Messages for objects of the Gateway API that API servers reject by their schema."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from pilot.ingest.decode import decode_document
+
+PORT = "required for a Service: set it to the number of a port of the Service"
+
+
+def problems_of(kind: str, spec: str, version: str = "v1") -> list[tuple[str, str]]:
+    """Return the severity and path of each problem, with the message of errors about ports."""
+    plain = {
+        "apiVersion": f"gateway.networking.k8s.io/{version}",
+        "kind": kind,
+        "metadata": {"name": "a", "namespace": "shop"},
+        "spec": yaml.safe_load(spec),
+    }
+    return [(f"{p.severity} {p.path}", p.message) for p in decode_document(plain).problems]
+
+
+def places(kind: str, spec: str, version: str = "v1") -> list[str]:
+    return [place for place, _ in problems_of(kind, spec, version)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("{}", ["error spec.from", "error spec.to"]),
+        (
+            "{from: [{}], to: [{}]}",
+            [
+                *("error spec.from[0].group", "error spec.from[0].kind", "error spec.from[0].namespace"),
+                *("error spec.to[0].group", "error spec.to[0].kind"),
+            ],
+        ),
+        (
+            "{from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: web}], to: [{group: '', kind: Service}]}",
+            [],
+        ),
+    ],
+)
+def test_reference_grant_names_both_ends(spec: str, expected: list[str]) -> None:
+    assert places("ReferenceGrant", spec, "v1beta1") == expected
+
+
+@pytest.mark.parametrize("kind", ["TCPRoute", "TLSRoute", "UDPRoute"])
+def test_l4_route_needs_rules(kind: str) -> None:
+    version = "v1alpha2" if kind == "UDPRoute" else "v1"
+    assert places(kind, "{hostnames: [a.com]}", version) == ["error spec.rules"]
+
+
+def test_tls_route_without_hostnames_takes_effect() -> None:
+    spec = "{rules: [{backendRefs: [{name: tea, port: 443}]}]}"
+    assert places("TLSRoute", spec, "v1alpha2") == ["warning spec.hostnames"]
+
+
+@pytest.mark.parametrize("kind", ["HTTPRoute", "GRPCRoute", "TCPRoute", "TLSRoute"])
+def test_backend_service_needs_a_port(kind: str) -> None:
+    spec = "{hostnames: [a.com], rules: [{backendRefs: [{name: tea, port: 80}, {name: tea}]}]}"
+    assert problems_of(kind, spec) == [("error spec.rules[0].backendRefs[1].port", PORT)]
+
+
+@pytest.mark.parametrize("kind", ["HTTPRoute", "GRPCRoute"])
+def test_mirror_needs_a_port(kind: str) -> None:
+    mirror = "filters: [{type: RequestMirror, requestMirror: {backendRef: {name: tea}}}]"
+    spec = f"{{rules: [{{{mirror}, backendRefs: [{{name: tea, port: 80, {mirror}}}]}}]}}"
+    assert problems_of(kind, spec) == [
+        ("error spec.rules[0].backendRefs[0].filters[0].requestMirror.backendRef.port", PORT),
+        ("error spec.rules[0].filters[0].requestMirror.backendRef.port", PORT),
+    ]
+
+
+def test_other_kinds_of_backends_need_no_port() -> None:
+    pool = "{group: inference.networking.k8s.io, kind: InferencePool, name: llm}"
+    assert places("HTTPRoute", f"{{rules: [{{backendRefs: [{pool}]}}]}}") == []
+
+
+@pytest.mark.parametrize("kind", ["HTTPRoute", "GRPCRoute", "TCPRoute", "TLSRoute"])
+def test_references_need_names(kind: str) -> None:
+    spec = "{parentRefs: [{namespace: web}], hostnames: [a.com], rules: [{backendRefs: [{port: 80}]}]}"
+    assert problems_of(kind, spec) == [
+        ("error spec.parentRefs[0].name", "required: set it to the name of a Gateway"),
+        ("error spec.rules[0].backendRefs[0].name", "required: set it to the name of a Service"),
+    ]

@@ -105,9 +105,14 @@ class UpstreamServer(NamedTuple):
         except FileNotFoundError:
             token = ""
         except (OSError, ValueError) as error:
-            raise UpstreamConfigError(f"cannot read the token file {self.token_file}: {error}") from error
+            reason = error.strerror if isinstance(error, OSError) else "not a token, which is ASCII text"
+            raise UpstreamConfigError(
+                f"ISTIO_TOKEN_FILE: cannot read the token file {self.token_file}: {reason}"
+            ) from error
         if not token and self.client_certificate is None:
-            raise UpstreamConfigError(f"no token in {self.token_file} and no client certificate")
+            raise UpstreamConfigError(
+                f"no token in {self.token_file} and no client certificate; ISTIO_TOKEN_FILE names the file of the token"
+            )
         return [*metadata, ("authorization", f"Bearer {token}")] if token else metadata
 
     def explain(self, details: str | None) -> str:
@@ -199,14 +204,14 @@ def _root_file(settings: ControlPlaneSettings, configured: str, mounted: str) ->
 
 
 def _read_roots(path: str) -> bytes:
-    roots = _read(path, "root certificates")
+    roots = _read(path, "root certificates", "; XDS_ROOT_CA and CA_ROOT_CA name another file")
     if b"-----BEGIN CERTIFICATE-----" not in roots:  # gRPC would report only that a handshake failed
         raise UpstreamConfigError(f"{path} contains no certificate in PEM; it must contain the root certificates")
     return roots
 
 
-def _read(path: str, description: str) -> bytes:
+def _read(path: str, description: str, hint: str = "") -> bytes:
     try:
         return pathlib.Path(path).read_bytes()
     except OSError as error:
-        raise UpstreamConfigError(f"cannot read the {description} {path}: {error.strerror}") from error
+        raise UpstreamConfigError(f"cannot read the {description} {path}: {error.strerror}{hint}") from error

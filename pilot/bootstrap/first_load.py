@@ -15,7 +15,7 @@ from pilot.config.problem import Problem, Severity
 from pilot.ingest.batch import Batch, Clock, Timer
 from pilot.ingest.files.file_source import FileSource
 from pilot.ingest.files.mesh_files import MeshFiles
-from pilot.ingest.mesh_config import MESH, NETWORKS
+from pilot.ingest.mesh_config import MESH, NETWORKS, WRONG_DOCUMENT
 from pilot.lib.logging.log import scope
 from pilot.lib.start_error import StartError
 from pilot.mesh.tables.database import MESH_CONFIG
@@ -37,11 +37,15 @@ def refuse_invalid_mesh(problems: Iterable[Problem]) -> None:
     errors = [p for p in problems if p.object in (MESH, NETWORKS) and p.severity is Severity.ERROR]
     if errors:
         more = f" and {len(errors) - LISTED} more errors" if len(errors) > LISTED else ""
-        raise StartError(
+        message = (
             f"invalid {' and '.join(dict.fromkeys(_TITLES[p.object] for p in errors))}: "
-            f"{'; '.join(map(_describe, errors[:LISTED]))}{more}\n"
-            "Correct this, or start with --allow-invalid-mesh-config to use the defaults until it is corrected"
+            f"{'; '.join(map(_describe, errors[:LISTED]))}{more}"
         )
+        if any(p.code != WRONG_DOCUMENT for p in errors):
+            message += (
+                "\nCorrect this, or start with --allow-invalid-mesh-config to use the defaults until it is corrected"
+            )
+        raise StartError(message)
 
 
 def _describe(problem: Problem) -> str:

@@ -42,7 +42,7 @@ def _run(argv: Sequence[str], clean: bool) -> int:
     try:
         log.configure(settings.log.output_level, settings.log.as_json, settings.log.targets)
     except ValueError as error:
-        raise FlagError(f"logging: {error}") from error
+        raise FlagError(str(error)) from error
     for warning in loaded.warnings:
         _log.warning("%s", warning)
     from pilot.agent.capture.istio_iptables import run

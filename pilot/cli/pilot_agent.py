@@ -82,7 +82,7 @@ def proxy(argv: Sequence[str]) -> int:
     try:
         log.configure(logs.output_level, logs.as_json, logs.targets)
     except ValueError as error:
-        raise FlagError(f"logging: {error}") from error
+        raise FlagError(str(error)) from error
     for warning in (*loaded.warnings, *without_effect(os.environ, AGENT_VARIABLES)):
         _log.warning("%s", warning)
     os.environ.setdefault(

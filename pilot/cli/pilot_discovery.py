@@ -58,7 +58,7 @@ def discovery(argv: Sequence[str]) -> int:
     try:
         log.configure(loaded.settings.log.output_level, loaded.settings.log.as_json, loaded.settings.log.targets)
     except ValueError as error:
-        raise FlagError(f"logging: {error}") from error
+        raise FlagError(str(error)) from error
     defaults = load((), {}).flags
     for name, value in loaded.flags.items():
         _log.debug('FLAG: --%s="%s"', name, value)

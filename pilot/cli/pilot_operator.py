@@ -37,7 +37,7 @@ def server(argv: Sequence[str]) -> int:
     try:
         log.configure(logs.output_level, logs.as_json, logs.targets)
     except ValueError as error:
-        raise FlagError(f"logging: {error}") from error
+        raise FlagError(str(error)) from error
     for warning in loaded.warnings:
         _log.warning("%s", warning)
     from pilot.operator.operator_process import run

@@ -10,13 +10,16 @@ import msgspec
 from pilot.config.group_kind import GroupKind
 from pilot.config.mesh.mesh_config import DEFAULT_PROVIDERS, MeshConfig
 from pilot.config.mesh.mesh_networks import MeshNetworks
-from pilot.config.problem import ObjectRef, Problem, Severity, error
+from pilot.config.problem import LONGEST_FIELD, ObjectRef, Problem, Severity, error
 from pilot.config.validation.mesh import validate_mesh_config, validate_mesh_networks
 from pilot.ingest import shape
+from pilot.lib.text import cut
 
 T = TypeVar("T")
 MESH = ObjectRef(GroupKind("", "MeshConfig"), "", "mesh")
 NETWORKS = ObjectRef(GroupKind("", "MeshNetworks"), "", "networks")
+WRONG_DOCUMENT = "wrong-document"
+"""The code of the problem that a file is another object than the mesh config."""
 _BUILT_IN = msgspec.to_builtins(DEFAULT_PROVIDERS)
 
 
@@ -33,7 +36,7 @@ def decode_mesh_config(layers: Sequence[Any]) -> tuple[MeshConfig | None, list[P
     merged: dict[str, Any] = {}
     for layer in layers:
         if hint := _wrapper(layer):
-            return None, _about(MESH, [error("wrong-document", "kind" if "kind" in layer else "mesh", hint)])
+            return None, _about(MESH, [error(WRONG_DOCUMENT, "kind" if "kind" in layer else "mesh", hint)])
         plain, problems = shape.checked({} if layer is None else layer, MeshConfig)
         if problems:
             return None, _about(MESH, problems)
@@ -51,6 +54,11 @@ def _wrapper(layer: Any) -> str:
         return "this is a ConfigMap, not a mesh config: use the content of its key mesh"
     if layer.get("kind") == "IstioOperator":
         return "this is an IstioOperator, not a mesh config: use the content of its spec.meshConfig"
+    if isinstance(kind := layer.get("kind"), str) and "apiVersion" in layer:
+        return (
+            f"this is a {cut(kind, LONGEST_FIELD)}, not a mesh config, whose fields are at the top level, such as "
+            "trustDomain: cluster.local; put objects into the folder of --configDir"
+        )
     return "this is not a mesh config: use the content of the key mesh" if layer.keys() == {"mesh"} else ""
 
 

@@ -31,6 +31,13 @@ def cut(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[:length]}… ({len(text) - length} more characters)"
 
 
+def explain_yaml(error: Exception) -> str:
+    """Return the line and the problem of an error of the YAML parser, on one line."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    place = f"line {mark.line + 1}: " if mark is not None else ""
+    return place + one_line(problem or str(error))
+
+
 def _escape(match: re.Match[str]) -> str:
     character = match[0]
     number = ord(character)

@@ -26,14 +26,18 @@ def parse_downward_file(text: str) -> dict[str, str]:
     return pairs
 
 
-def read_downward_file(path: str) -> dict[str, str]:
-    """Return the key-value pairs in a file, or {} if it does not exist. Raises ValueError with the name of the file."""
+def read_downward_file(path: str, variable: str) -> dict[str, str]:
+    """Return the key-value pairs in a file, or {} if it does not exist.
+
+    Raises ValueError with the name of the file and the variable that sets it.
+    """
     try:
         return parse_downward_file(pathlib.Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path}: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ValueError(f"{variable}: {path}: {reason}") from error
 
 
 def _unquote(key: str, quoted: str) -> str:

@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pilot.config.mesh.proxy_config import ProxyConfig
-from pilot.ingest.shape import normalize
+from pilot.config.problem import LONGEST_FIELD
+from pilot.ingest.shape import UNKNOWN_FIELD, checked, normalize
 from pilot.lib.duration import Duration, parse_duration
+from pilot.lib.text import cut, explain_yaml
 
 ANNOTATION = "proxy.istio.io/config"
 DISCOVERY_ADDRESS, STATUS_PORT = "sidecar.istio.io/discoveryAddress", "status.sidecar.istio.io/port"
@@ -84,11 +86,11 @@ def parse_object(source: str, text: str) -> dict[str, Any]:
         try:
             value = yaml.safe_load(text)
         except yaml.YAMLError as error:
-            raise ValueError(f"{source} is neither JSON nor YAML: {error}") from error
+            raise ValueError(f"{source} is neither JSON nor YAML: {explain_yaml(error)}") from error
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise ValueError(f"{source} is not an object")
+        raise ValueError(f"{source} is not an object, but {cut(text, LONGEST_FIELD)!r}")
     return value
 
 
@@ -96,7 +98,12 @@ def _decode(source: str, fields: Mapping[str, Any]) -> ProxyConfig:
     try:
         return msgspec.convert(fields, ProxyConfig, dec_hook=_decode_duration, strict=False)
     except msgspec.ValidationError as error:
-        raise ValueError(f"{source}: {error}") from error
+        text = str(error)
+        for problem in checked(fields, ProxyConfig)[1]:
+            if problem.code == UNKNOWN_FIELD or text.endswith(f"`$.{problem.path}`"):  # others are converted
+                text = f"{problem.path}: {problem.message}"
+                break
+        raise ValueError(f"{source}: {text}") from error
 
 
 def _decode_duration(kind: type, value: Any) -> Any:

@@ -48,13 +48,13 @@ def read_proxy_context(proxy_type: str, settings: AgentSettings, environ: Mappin
     if proxy_type not in TYPES:
         raise ValueError(f"unknown proxy type {proxy_type!r}; use {', '.join(TYPES)}")
     pod = settings.pod
-    annotations = read_downward_file(pod.annotations_file)
+    annotations = read_downward_file(pod.annotations_file, "POD_ANNOTATIONS_FILE")
     effective = build_proxy_config(read_sources(pod.mesh_config, pod.proxy_config, annotations))
     metadata = build_metadata({**effective.config.proxy_metadata, **environ})
     metadata_labels = metadata.pop("LABELS", {})
     labels = {
         **(metadata_labels if isinstance(metadata_labels, dict) else {}),
-        **read_downward_file(pod.labels_file),
+        **read_downward_file(pod.labels_file, "POD_LABELS_FILE"),
     }
     labels.pop(HASH_LABEL, None)
     return ProxyContext(

@@ -31,6 +31,9 @@ class _Part(NamedTuple):
     lists: tuple[tuple[str, tuple[str, ...]], ...]
 
 
+_HOW_TO_SAVE = (
+    "save one with: kubectl exec POD -c istio-proxy -- pilot-agent request GET 'config_dump?include_eds' >FILE"
+)
 _PARTS = {
     "cds": _Part("ClustersConfigDump", (("dynamicActiveClusters", ("cluster",)), ("staticClusters", ("cluster",)))),
     "lds": _Part(
@@ -110,25 +113,22 @@ def _placeholder(entry: Plain, short_type: str) -> Plain:
     return {"name": entry.get("name", "")} if short_type == "sds" else {}
 
 
-def read_dump(text: str, where: str) -> EnvoyDump:
-    """Parse a config_dump. Raise CommandError if the text is not a config_dump."""
+def read_dump(text: str, where: str, hint: str = _HOW_TO_SAVE) -> EnvoyDump:
+    """Parse a config_dump. Raise CommandError with a hint if the text is not a config_dump."""
     try:
         dump = json.loads(text)
     except ValueError as error:
-        raise CommandError(f"{where} is not JSON: {error}") from error
+        raise CommandError(f"{where} is not JSON: {error}; {hint}") from error
     if not isinstance(dump, dict) or not isinstance(dump.get("configs"), list):
-        raise CommandError(f"{where} is not a config_dump: it has no list named configs")
+        raise CommandError(f"{where} is not a config_dump: it has no list named configs; {hint}")
     return EnvoyDump(_camel(dump))
 
 
 def fetch_dump(address: str) -> EnvoyDump:
     """Fetch the config_dump of an Envoy, including endpoints. Raise CommandError if it is unreachable."""
     text = request_admin(address, "config_dump?include_eds")
-    try:
-        return read_dump(text, f"the response of {address}")
-    except CommandError as error:
-        hint = f"--envoy takes Envoy's admin address, port {ADMIN_PORT} by default"
-        raise CommandError(f"{error.message}; {hint}") from error
+    hint = f"--envoy takes Envoy's admin address, port {ADMIN_PORT} by default"
+    return read_dump(text, f"the response of {address}", hint)
 
 
 def set_levels(address: str, levels: dict[str, str]) -> str:

@@ -21,6 +21,9 @@ from pilot.cli.ctl.workload_name import find_workload_pod, parse_workload
 Function = TypeVar("Function", bound=Callable[..., Any])
 Plain = dict[str, Any]
 _APP = "ztunnel"
+_HOW_TO_SAVE = (
+    f"save one with: kubectl port-forward POD {ADMIN_PORT} & curl -s localhost:{ADMIN_PORT}/config_dump >FILE"
+)
 _SELECTOR = f"app={_APP}"
 
 
@@ -86,14 +89,14 @@ class ZtunnelSelection(NamedTuple):
         return request_admin(address, page, method, _APP)
 
 
-def read_ztunnel_dump(text: str, where: str, workload: PodKey | None = None) -> ZtunnelDump:
-    """Parse a config_dump. Raise CommandError if the text is not one of a ztunnel."""
+def read_ztunnel_dump(text: str, where: str, workload: PodKey | None = None, hint: str = "") -> ZtunnelDump:
+    """Parse a config_dump. Raise CommandError with a hint if the text is not one of a ztunnel."""
     try:
         dump = json.loads(text)
     except ValueError as error:
-        raise CommandError(f"{where} is not JSON: {error}") from error
+        raise CommandError(f"{where} is not JSON: {error}{hint}") from error
     if not isinstance(dump, dict) or not {"workloads", "services"} <= dump.keys():
-        raise CommandError(f"{where} is not a config_dump of ztunnel: it has no workloads and services")
+        raise CommandError(f"{where} is not a config_dump of ztunnel: it has no workloads and services{hint}")
     return ZtunnelDump(dump, workload)
 
 
@@ -131,7 +134,8 @@ def with_ztunnel_dump(needs_one: bool = False) -> Callable[[Function], Function]
         @with_ztunnels
         @functools.wraps(function)
         def command(ztunnels: ZtunnelSelection, path: str | None, **more: Any) -> Any:
-            dump = read_ztunnel_dump(read_file(path).decode(errors="replace"), path) if path else None
+            text = read_file(path).decode(errors="replace") if path else ""
+            dump = read_ztunnel_dump(text, path, hint=f"; {_HOW_TO_SAVE}") if path else None
             return function(dump=dump or ztunnels.dump(needs_one), **more)
 
         return command  # type: ignore[return-value]

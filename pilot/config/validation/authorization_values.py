@@ -9,6 +9,8 @@ from pilot.config.problem import Problems, below, error, warning
 from pilot.config.security.authorization_policy import Condition, Operation, Source
 from pilot.lib.path_template import find_template_fault, is_template
 from pilot.lib.regex import MAX_LENGTH
+from pilot.lib.suggestion import LONGEST, did_you_mean
+from pilot.lib.text import cut
 
 Check = Callable[[str], str]
 """A function that returns what is wrong with a value, or "" if it is valid."""
@@ -129,14 +131,27 @@ def check_condition(condition: Condition) -> Problems:
     if not key:
         yield error("missing-field", "key", "a key is required")
     elif check is None:
-        yield error("bad-key", "key", f"{key!r} is not a known attribute")
+        yield error("bad-key", "key", f"{key!r} is not a known attribute{_suggest_key(key)}")
     elif key.startswith(_WITH_NAME) and not _has_name(key):
-        yield error("bad-key", "key", f"{key!r}: expected a name in brackets, as in {_WITH_NAME[0]}[NAME]")
+        attribute = key.partition("[")[0]
+        example = attribute if attribute in _WITH_NAME else _WITH_NAME[0]
+        yield error("bad-key", "key", f"{key!r}: expected a name in brackets, as in {example}[NAME]")
     elif not condition.values and not condition.not_values:
         yield error("missing-field", "values", "values or notValues is required")
     else:
         yield from below("values", check_values(condition.values, check, key))
         yield from below("notValues", check_values(condition.not_values, check, key))
+
+
+def _suggest_key(key: str) -> str:
+    """Return a question that suggests the known attribute most similar to an unknown one, with the same name in
+    brackets, or the list of all attributes."""
+    attribute, bracket, name = key.partition("[")
+    keys = [f"{one}[" for one in _WITH_NAME[:2]] if bracket else [*_BY_KEY, *(f"{one}[NAME]" for one in _WITH_NAME[:2])]
+    suggestion = did_you_mean(attribute + bracket, keys)
+    if suggestion and bracket:
+        suggestion = f"{suggestion.removesuffix('?')}{cut(name, LONGEST)}?"
+    return suggestion or f"; attributes are {', '.join([*_BY_KEY, *(f'{one}[NAME]' for one in _WITH_NAME[:2])])}"
 
 
 def _has_name(key: str) -> bool:

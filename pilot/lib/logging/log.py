@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pilot.lib.clock import rfc3339
 from pilot.lib.logging.outlet import Outlet, open_target
 from pilot.lib.logging.repeats import Repeats
+from pilot.lib.suggestion import did_you_mean
 from pilot.lib.text import cut, one_line
 
 ROOT = "pilot"
@@ -36,14 +37,17 @@ def scope(name: str) -> logging.Logger:
 
 
 def configure(levels: str, as_json: bool, targets: Iterable[str]) -> None:
-    """Send all logs to stdout, stderr or files. Raise ValueError if a level or target is invalid.
+    """Send all logs to stdout, stderr or files. Raise ValueError with the flag if a level or target is invalid.
 
     `levels` has the format "scope:level,…".
     """
     # Records without these fields, which no line shows, cost half as much.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None  # https://docs.python.org/3/howto/logging.html#optimization
-    parsed = parse_levels(levels)
+    try:
+        parsed = parse_levels(levels)
+    except ValueError as error:
+        raise ValueError(f"--log_output_level: {error}") from error
     formatter = JsonLine() if as_json else TabbedLine()
     root = scope("default")
     root.propagate = False
@@ -80,9 +84,18 @@ def parse_levels(text: str) -> dict[str, int]:
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, colon, level = part.rpartition(":")
         if level not in LEVELS:
-            raise ValueError(f"{level!r} is not a log level: use {', '.join(LEVELS)}")
+            raise ValueError(_explain_level(name, level))
         levels[name if colon else "default"] = LEVELS[level]
     return levels
+
+
+def _explain_level(name: str, level: str) -> str:
+    """Return the message about a word that is not a level. `name` is its scope, or ""."""
+    scope_, equals, value = level.partition("=")
+    if equals and not name and value in LEVELS:
+        return f"{level!r}: use '{scope_}:{value}'"
+    place = f"{name}: " if name else ""
+    return f"{place}{level!r} is not a log level{did_you_mean(level, LEVELS)}; levels are {', '.join(LEVELS)}"
 
 
 class TabbedLine(logging.Formatter):

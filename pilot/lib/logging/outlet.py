@@ -33,7 +33,7 @@ def open_target(target: str) -> int:
     try:
         return os.open(target, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise ValueError(f"cannot log to {target!r}: {error.strerror}") from error
+        raise ValueError(f"--log_target: cannot log to {target!r}: {error.strerror}") from error
 
 
 def make_notice(dropped: int) -> logging.LogRecord:

@@ -86,7 +86,10 @@ def unknown_scopes(levels: Iterable[str]) -> list[str]:
     """Return a warning for each name in log levels that is no scope of the control plane."""
     names = [name for name in levels if name not in _DESCRIPTIONS and name != "all"]
     listing = f"; scopes are {', '.join(sorted(_DESCRIPTIONS))}"
-    return [f"log scope {name!r} does not exist{did_you_mean(name, _DESCRIPTIONS) or listing}" for name in names]
+    return [
+        f"--log_output_level: log scope {name!r} does not exist{did_you_mean(name, _DESCRIPTIONS) or listing}"
+        for name in names
+    ]
 
 
 def find_scope(name: str) -> ScopeState | None:

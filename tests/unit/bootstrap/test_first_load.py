@@ -145,6 +145,13 @@ async def test_invalid_mesh_config_is_refused(gc_calls: list[Any], has_kubernete
     assert not any(line.startswith("open") for line in sources.lines)
 
 
+def test_defaults_are_not_advised_for_a_file_that_is_no_mesh_config() -> None:
+    problem = Problem(code="wrong-document", object=MESH, path="kind", message="this is a Service", file="/m", line=2)
+    with pytest.raises(StartError) as caught:
+        refuse_invalid_mesh([problem])
+    assert str(caught.value) == "invalid mesh config: /m:2: kind: this is a Service"
+
+
 @pytest.mark.parametrize("has_kubernetes", [True, False])
 @pytest.mark.parametrize(
     ("error", "message"),

@@ -70,7 +70,7 @@ def test_log_opens_before_variable_warnings(
     assert warning.startswith(f"environment variable {variable} is ignored: ")
     assert len(program_runs) == 1
     assert main([command, "--log_output_level=loud"]) == 1
-    assert "logging: 'loud' is not a log level" in capsys.readouterr().err
+    assert "--log_output_level: 'loud' is not a log level" in capsys.readouterr().err
     assert len(program_runs) == 1
 
 

@@ -75,6 +75,7 @@ FILES = {
     "seconds.yaml": VIRTUAL_SERVICE.replace("- route:", "- timeout: 30\n    route:"),
     "quoted.yaml": VIRTUAL_SERVICE.replace("host: tea}", "host: tea, port: {number: '80'}}"),
     "tls.yaml": "apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: a, namespace: shop}\nspec: {servers: [{hosts: ['*'], port: {number: 443, name: a, protocol: HTTPS}, tls: {mode: SIMPLE, privateKey: /k}}]}\n",
+    "attribute.yaml": "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: a, namespace: shop}\nspec: {rules: [{when: [{key: 'request.header[x]', values: [a]}, {key: source.namspace, values: [a]}, {key: 'request.auth.claim[a][b]', values: [a]}, {key: request.auth.claims, values: [a]}, {key: path, values: [a]}]}]}\n",
     "jwks.yaml": "apiVersion: security.istio.io/v1\nkind: RequestAuthentication\nmetadata: {name: a, namespace: shop}\nspec: {jwtRules: [{issuer: a, jwks: 'https://a/jwks'}]}\n",
     "weight.yaml": "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: a, namespace: shop}\nspec: {rules: [{backendRefs: [{name: tea, port: 80, weight: -1}]}]}\n",
     "inject.config": "templates: {sidecar: '{{ .x '}\n",
@@ -86,6 +87,10 @@ FILES = {
     "days.yaml": VIRTUAL_SERVICE.replace("- route:", "- timeout: 1d\n    route:"),
     "kustomization.yaml": "resources: [vs.yaml]\n",
     "plain-mesh.yaml": "enableAutoMtls: false\n",
+    "many.yaml": VIRTUAL_SERVICE + "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n",
+    "groups.yaml": "---\n".join(
+        f"apiVersion: networking.istio.io/v1\nkind: WorkloadGroup\nmetadata: {{name: {name}}}\n" for name in "ab"
+    ),
     "templates/a.tmpl": "x",
     "none/README": "x",
 }
@@ -224,12 +229,32 @@ MISTAKES = [
     (
         "pilotctl proxy-config clusters --file dump.json",
         1,
-        "dump.json is not a config_dump: it has no list named configs",
+        "dump.json is not a config_dump: it has no list named configs; save one with: kubectl exec POD -c istio-proxy -- pilot-agent request GET 'config_dump?include_eds' >FILE",
     ),
     (
         "pilotctl proxy-config clusters --file broken.json",
         1,
-        "broken.json is not JSON: Expecting value: line 1 column 10 (char 9)",
+        "broken.json is not JSON: Expecting value: line 1 column 10 (char 9); save one with: kubectl exec POD -c istio-proxy -- pilot-agent request GET 'config_dump?include_eds' >FILE",
+    ),
+    (
+        "pilotctl ztunnel-config workload --file vs.yaml",
+        1,
+        "vs.yaml is not JSON: Expecting value: line 1 column 1 (char 0); save one with: kubectl port-forward POD 15000 & curl -s localhost:15000/config_dump >FILE",
+    ),
+    (
+        "pilotctl workload entry configure -f many.yaml -o out --clusterID x",
+        1,
+        "many.yaml contains no WorkloadGroup, but VirtualService, Deployment",
+    ),
+    (
+        "pilotctl workload entry configure -f groups.yaml -o out --clusterID x",
+        1,
+        "groups.yaml contains 2 objects of the kind WorkloadGroup, expected one: a, b",
+    ),
+    (
+        "pilotctl workload entry configure -f tabs.yaml -o out --clusterID x",
+        1,
+        "tabs.yaml:3: while scanning for the next token found character that cannot start any token; YAML does not permit tabs for indentation: replace them by spaces",
     ),
     ("pilotctl proxy-config clusters --file dump.json --envoy OTHER", 2, "--envoy and --file are mutually exclusive"),
     ("pilotctl proxy-config bootstrap", 2, "specify PROXY, --envoy URL or --file FILE"),
@@ -381,6 +406,11 @@ MISTAKES = [
         "pilotctl kube-inject -f pod.yaml --meshConfigFile map.yaml",
         1,
         "mesh config: kind: this is a ConfigMap, not a mesh config: use the content of its key mesh",
+    ),
+    (
+        "pilotctl kube-inject -f pod.yaml --meshConfigFile vs.yaml",
+        1,
+        "mesh config: kind: this is a VirtualService, not a mesh config, whose fields are at the top level, such as trustDomain: cluster.local; put objects into the folder of --configDir",
     ),
     (
         "pilotctl kube-inject -f pod.yaml --meshConfigFile key.yaml",
@@ -726,7 +756,39 @@ MISTAKES = [
     (
         "pilot-discovery discovery --log_output_level=loud",
         1,
-        "logging: 'loud' is not a log level: use debug, info, warn, error, fatal, none; pilot-discovery discovery --help shows its usage",
+        "--log_output_level: 'loud' is not a log level; levels are debug, info, warn, error, fatal, none; pilot-discovery discovery --help shows its usage",
+    ),
+    (
+        "pilot-discovery discovery --log_output_level=ads=debug",
+        1,
+        "--log_output_level: 'ads=debug': use 'ads:debug'; pilot-discovery discovery --help shows its usage",
+    ),
+    (
+        "pilot-agent proxy --log_output_level=sds:debg",
+        1,
+        "--log_output_level: sds: 'debg' is not a log level; did you mean debug?; levels are debug, info, warn, error, fatal, none; pilot-agent proxy --help shows its usage",
+    ),
+    (
+        "pilot-discovery discovery --log_target=nowhere/log",
+        1,
+        "--log_target: cannot log to 'nowhere/log': No such file or directory; pilot-discovery discovery --help shows its usage",
+    ),
+    (
+        "pilotctl validate -f attribute.yaml",
+        1,
+        '"attribute.yaml" is not valid:\n'
+        + "\n".join(
+            f"  * line 4: security.istio.io/AuthorizationPolicy shop/a spec.rules[0].when[{index}].key: {text}"
+            for index, text in enumerate(
+                (
+                    "'request.header[x]' is not a known attribute; did you mean request.headers[x]?",
+                    "'source.namspace' is not a known attribute; did you mean source.namespace?",
+                    "'request.auth.claim[a][b]' is not a known attribute; did you mean request.auth.claims[a][b]?",
+                    "'request.auth.claims': expected a name in brackets, as in request.auth.claims[NAME]",
+                    "'path' is not a known attribute; attributes are source.ip, remote.ip, source.namespace, source.serviceAccount, source.principal, source.trustDomain, request.auth.principal, request.auth.audiences, request.auth.presenter, destination.ip, destination.port, connection.sni, request.headers[NAME], request.auth.claims[NAME]",
+                )
+            )
+        ),
     ),
     (
         "pilot-agent proxi",

@@ -66,7 +66,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         ({"shutdownDuration": "soon"}, "invalid argument for --shutdownDuration"),
         ({"clusterAliases": "a=one,b=one"}, "cluster 'one' has more than one alias"),
         ({"clusterAliases": "one"}, "'one' is not alias=cluster"),
-        ({"log_output_level": "loud"}, "logging: 'loud' is not a log level"),
+        ({"log_output_level": "loud"}, "--log_output_level: 'loud' is not a log level"),
     ],
 )
 def test_start_errors(

@@ -108,5 +108,5 @@ def test_log_callers(as_json: bool, tmp_path: pathlib.Path) -> None:
 def test_unknown_scopes_are_reported() -> None:
     assert unknown_scopes(log.parse_levels("all:info,ads:debug,info")) == []
     typo, unknown = unknown_scopes(log.parse_levels("authm:debug,nosuch:debug"))
-    assert typo == "log scope 'authm' does not exist; did you mean authn?"
-    assert unknown.startswith("log scope 'nosuch' does not exist; scopes are ads, ")
+    assert typo == "--log_output_level: log scope 'authm' does not exist; did you mean authn?"
+    assert unknown.startswith("--log_output_level: log scope 'nosuch' does not exist; scopes are ads, ")

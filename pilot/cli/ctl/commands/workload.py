@@ -17,6 +17,8 @@ from pilot.cli.ctl.connection import SYSTEM
 from pilot.cli.ctl.files import read_file, write_file
 from pilot.cli.ctl.output import write
 from pilot.cli.ctl.vm_files import VmOptions, VmWorkload, cluster_env, proxy_config, read_group
+from pilot.ingest.decode import listed_objects
+from pilot.ingest.files.documents import SyntaxFault, read_documents
 from pilot.install.installation_labels import DEFAULT, TAG
 from pilot.kube.object_client import ResourceKey, VersionedKind
 
@@ -200,13 +202,20 @@ def configure(
 
 
 def _read_group(path: str, namespace: str) -> Plain:
-    """Return the WorkloadGroup in a file. Raise CommandError if the file contains anything else."""
+    """Return the only WorkloadGroup in a file. Raise CommandError if the file has none or several."""
     try:
-        plain = yaml.safe_load(read_file(path))
-    except (yaml.YAMLError, UnicodeError) as error:
-        raise CommandError(f"{path} is not YAML: {error}") from error
-    if not isinstance(plain, dict) or plain.get("kind") != _GROUP.name:
-        raise CommandError(f"{path} contains no {_GROUP.name}")
+        documents = read_documents(read_file(path), path)
+    except SyntaxFault as fault:
+        raise CommandError(f"{path}:{fault.line}: {fault}" if fault.line else f"{path}: {fault}") from fault
+    objects = [item for one in documents for _, item in listed_objects(one.plain, "") if isinstance(item, dict)]
+    groups = [item for item in objects if item.get("kind") == _GROUP.name]
+    if len(groups) > 1:
+        names = ", ".join(str((item.get("metadata") or {}).get("name")) for item in groups)
+        raise CommandError(f"{path} contains {len(groups)} objects of the kind {_GROUP.name}, expected one: {names}")
+    if not groups:
+        kinds = ", ".join(dict.fromkeys(str(item.get("kind")) for item in objects)) or "no objects"
+        raise CommandError(f"{path} contains no {_GROUP.name}, but {kinds}")
+    plain = groups[0]
     metadata = plain.get("metadata") or {}
     return {**plain, "metadata": {**({"namespace": namespace} if namespace else {}), **metadata}}
 

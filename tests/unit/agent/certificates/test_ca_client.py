@@ -91,7 +91,12 @@ async def test_missing_roots_and_credentials_are_reported(tmp_path: pathlib.Path
     (tmp_path / "root.pem").write_text("a key")
     with pytest.raises(CaClientError, match=r"root.pem contains no certificate in PEM"):
         await fetch_certificate(server, EC_KEYS, IDENTITY)
-    with pytest.raises(UpstreamConfigError, match=r"no token in .*token and no client certificate"):
+    with pytest.raises(UpstreamConfigError, match=r"no token in .*token and no client certificate; ISTIO_TOKEN_FILE"):
+        server.metadata()
+    (tmp_path / "token").mkdir()
+    with pytest.raises(
+        UpstreamConfigError, match=r"^ISTIO_TOKEN_FILE: cannot read the token file .*/token: Is a directory$"
+    ):
         server.metadata()
 
 

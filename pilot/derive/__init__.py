@@ -5,7 +5,7 @@ This package uses only the standard library.
 
 from pilot.derive.collection import Collection
 from pilot.derive.derived import Derived, Gather, Lookup, derived, derived_in_steps, hub, run_steps
-from pilot.derive.graph import UNSET, Change, CycleError, Database, Node, Paused
+from pilot.derive.graph import UNSET, Change, CycleError, Database, Node, Paused, Steps
 from pilot.derive.table import Index, Table
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Lookup",
     "Node",
     "Paused",
+    "Steps",
     "Table",
     "derived",
     "derived_in_steps",

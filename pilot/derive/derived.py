@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Generator, Hashable, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
-from pilot.derive.graph import UNSET, Database, Derivation, Node, Paused
+from pilot.derive.graph import UNSET, Database, Derivation, Node, Paused, Steps
 from pilot.derive.patched import patch
 
 P = ParamSpec("P")
@@ -28,12 +28,17 @@ def derived(fn: Callable[Concatenate[D, P], T]) -> Derived[P, T]:
     return Derived(fn, hub=False)
 
 
-def derived_in_steps(fn: Callable[Concatenate[D, P], Generator[None, None, T]]) -> Derived[P, T]:
+def derived_in_steps(fn: Callable[Concatenate[D, P], Steps[T]]) -> Derived[P, T]:
     """Declare a generator function as derived. Its value is the one that it returns, and it can be interrupted wherever
     it yields.
 
-    It should read what it needs before its first long loop. If it is interrupted while it reads another derived value,
-    it starts again.
+    If it is interrupted while it reads another derived value, it starts again. It should therefore read what it needs
+    before its first long loop. A loop that reads a value in each iteration yields `other.step(*args)` before it reads
+    `other(db, *args)`. The value is then refreshed between two steps::
+
+        for key in keys:
+            yield other.step(key)
+            result.append(other(db, key))
     """
     declared: Derived[P, T] = Derived(cast(Callable[..., T], fn), hub=False)
     declared.has_steps = True

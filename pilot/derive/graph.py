@@ -16,6 +16,8 @@ directions, so a commit finds the watched nodes that it affects without visiting
 from __future__ import annotations
 
 import contextlib
+import inspect
+import itertools
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator
@@ -88,6 +90,10 @@ class Derivation(Generic[P, T]):
                 raise node.error.with_traceback(None)  # raised repeatedly, the error would accumulate tracebacks
             return node.value
 
+    def step(self, *args: Hashable) -> Step:
+        """Return what a derivation with steps yields before it reads the value for `args`, if it reads many values."""
+        return self, args
+
     def reached(self, db: Database, node: Node, before: Any) -> list[Node]:
         """Return the nodes whose readers must be marked after the value of this hub changed.
 
@@ -97,6 +103,12 @@ class Derivation(Generic[P, T]):
 
     def __repr__(self) -> str:
         return self.__name__
+
+
+Step = tuple[Derivation[..., Any], tuple[Hashable, ...]] | None
+"""A derivation and the arguments for which it is refreshed before the next step, or None."""
+Steps = Generator[Step, None, T]
+"""The steps of a derivation, which return its value."""
 
 
 class Gathered:
@@ -124,11 +136,15 @@ class Gathered:
 
 
 class _Suspended(NamedTuple):
-    """A derivation that was interrupted between two of its steps, what it has read, and the revision at that time."""
+    """A derivation that was interrupted between two of its steps, what it has read, and the revision at that time.
 
-    steps: Generator[None, None, Any]
+    `due` is the node that is refreshed before the next step, or None.
+    """
+
+    steps: Steps[Any]
     reads: dict[Node, None]
     revision: int
+    due: Node | None
 
 
 class Node:
@@ -269,6 +285,8 @@ class Database:
                     if dep.running:
                         return False
                     self.refresh(dep)
+                    if self.must_pause is not None and not dep.fn.is_input and self.must_pause():
+                        raise Paused
                 if dep.changed_at > node.verified_at:
                     return False
         finally:
@@ -282,13 +300,14 @@ class Database:
             value = fn.compute(self, *node.args)
         else:
             suspended = self._resumable(node) if self._suspended else None
+            linked = len(suspended.reads) if suspended is not None else 0
             node.running = True
             outer, self._reads = self._reads, {} if suspended is None else suspended.reads
             try:
-                if fn.has_steps:
-                    value = self._run_steps(
-                        node, fn.compute(self, *node.args) if suspended is None else suspended.steps
-                    )
+                if suspended is not None:
+                    value = self._run_steps(node, suspended.steps, suspended.due)
+                elif fn.has_steps:
+                    value = self._run_steps(node, fn.compute(self, *node.args), None)
                 else:
                     value = fn.compute(self, *node.args) if node.gathered is None else fn.compute(self, node)
             except Exception as raised:  # a bug is memoised like a value, and the last good value stays
@@ -296,7 +315,7 @@ class Database:
             except Paused as paused:
                 paused.nodes.append(node)
                 if node.gathered is None:  # keep what it has read until it runs again
-                    self._link(node, {**(self._reads or {}), **dict.fromkeys(node.deps)})
+                    self._link_more(node, self._reads or {}, linked)
                     node.verified_at = -1
                 raise
             finally:
@@ -317,16 +336,29 @@ class Database:
             node.value, node.error, node.changed_at = value, None, self.revision
         node.stale, node.verified_at = False, self.revision
 
-    def _run_steps(self, node: Node, steps: Generator[None, None, Any]) -> Any:
-        """Run the steps of a derivation and return its value. If it must pause, keep the remaining steps."""
+    def _run_steps(self, node: Node, steps: Steps[Any], due: Node | None) -> Any:
+        """Run the steps of a derivation and return its value. If it must pause, keep the remaining steps.
+
+        `due` is the node that is refreshed before the first of them.
+        """
+        reads = self._reads
+        assert reads is not None
         while True:
             try:
-                next(steps)
+                if due is not None and due.stale:
+                    self.refresh(due)
+                step = next(steps)
+                due = self.find_or_adopt(*step) if step is not None else None
+                if self.must_pause is not None and self.must_pause():
+                    raise Paused
             except StopIteration as stop:
                 return stop.value
-            if self.must_pause is not None and self.must_pause():
-                self._suspended[node] = _Suspended(steps, self._reads or {}, self.revision)
-                raise Paused
+            except Paused:
+                if inspect.getgeneratorstate(steps) != inspect.GEN_CLOSED:  # no step was interrupted itself
+                    self._suspended[node] = _Suspended(steps, {**reads}, self.revision, due)
+                    if due is not None:
+                        reads[due] = None  # linked, so that it is not freed
+                raise
 
     def _resumable(self, node: Node) -> _Suspended | None:
         """Return the suspended steps of a node, or None if there are none or something that they have read has
@@ -355,6 +387,14 @@ class Database:
             if dep not in reads:
                 self.unread(dep, node)
         node.deps = tuple(reads)
+
+    @staticmethod
+    def _link_more(node: Node, reads: dict[Node, None], linked: int) -> None:
+        """Add what an interrupted node has read to its inputs, except the first `linked`, which are among them."""
+        more = tuple(itertools.islice(reads, linked, None))
+        for dep in more:
+            dep.read_by(node)
+        node.deps = tuple(dict.fromkeys((*node.deps, *more))) if not linked else (*node.deps, *more)
 
     def _fail(self, node: Node, error: Exception) -> None:
         if node.error is error:  # an input failed before and raised it again

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Mapping
 
 import pytest
 
-from pilot.derive import Change, Gather, Node, Paused, derived, derived_in_steps, hub
+from pilot.derive import Change, Gather, Node, Paused, Steps, derived, derived_in_steps, hub
 from testing.mesh.number_derivations import NumberDatabase, keys, number, numbers
 
 
@@ -38,6 +38,17 @@ def balance(db: NumberDatabase) -> tuple[int, tuple[int, int]]:
     return total(db), sums(db)
 
 
+@derived
+def parity(db: NumberDatabase, key: str) -> int:
+    return (db.numbers.get(key) or 0) % 2
+
+
+@derived
+def parities(db: NumberDatabase) -> int:
+    """Return the number of odd numbers."""
+    return sum(parity(db, key) for key in keys(db))
+
+
 @derived_in_steps
 def powers(db: NumberDatabase, key: str) -> Generator[None, None, list[int]]:
     """Return the first 100 powers of a number, each in a step."""
@@ -48,6 +59,17 @@ def powers(db: NumberDatabase, key: str) -> Generator[None, None, list[int]]:
         db.ran.append(f"step {len(result)}")
         result.append(result[-1] * number)
     return result
+
+
+@derived_in_steps
+def listing(db: NumberDatabase) -> Steps[tuple[int | None, ...]]:
+    """Return twice each number. Each is read in a step of its own."""
+    result = []
+    for key in keys(db):
+        db.ran.append(f"turn {key}")
+        yield double.step(key)
+        result.append(double(db, key))
+    return tuple(result)
 
 
 def every(count: int) -> Callable[[], bool]:
@@ -109,6 +131,48 @@ def test_derivation_with_steps_starts_again_after_a_change() -> None:
     db.set("n00003", 6)
     db.refresh(node)
     assert node.value == [12**i for i in range(101)]
+
+
+def test_derivation_that_reads_a_value_in_each_step_is_resumed() -> None:
+    db = NumberDatabase(1000)
+    node, slices = db.watch_later(listing), []
+    refresh_in_slices(db, node, slices, lambda: None)
+    assert node.value == tuple(2 * i if i % 7 and i != 13 else None for i in range(1000))
+    assert len(slices) >= 99
+    turns = [text for text in db.ran if text.startswith("turn")]
+    assert turns == [f"turn n{i:05}" for i in range(1000)], "no step ran twice"
+
+
+def test_value_of_the_next_step_is_not_freed_during_a_pause() -> None:
+    db = NumberDatabase(10)
+    node, slices = db.watch_later(listing), []
+    refresh_in_slices(db, node, slices, lambda: db.collect() and None)
+    assert sum(text.startswith("double") for text in db.ran) == 10, "no value ran twice"
+    db.unwatch(node)
+    db.collect()
+    assert not list(db.live_nodes())
+
+
+def test_step_that_is_abandoned_before_its_value_is_read_frees_the_value() -> None:
+    db = NumberDatabase(10)
+    with db.pausing(every(3)), pytest.raises(Paused):
+        listing(db)
+    db.collect()
+    assert not list(db.live_nodes())
+
+
+def test_verification_of_many_values_is_interrupted() -> None:
+    db = NumberDatabase(1000)
+    node, slices = db.watch_later(parities), []
+    refresh_in_slices(db, node, slices, lambda: None)
+    db.commit([(db.numbers, f"n{i:05}", i + 1000) for i in range(1000)])
+    db.ran.clear()
+    slices.clear()
+    refresh_in_slices(db, node, slices, lambda: None)
+    assert len(slices) >= 99
+    assert max(slices) <= 41
+    assert "parities()" not in db.ran, "no parity has changed"
+    assert len(db.ran) == 2000, "no value ran twice"
 
 
 def test_abandoned_steps_are_freed() -> None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from pilot.config.networking.virtual_service import Destination
 from pilot.config.protocol import Protocol
-from pilot.derive import Gather, derived, derived_in_steps
+from pilot.derive import Gather, Steps, derived, derived_in_steps
 from pilot.envoy import names
 from pilot.envoy.listener.listener_address import canonical, wildcards
 from pilot.envoy.listener.listener_options import listener_defaults, listener_options
@@ -96,8 +96,8 @@ def without_spans(facet: OutboundListenersFacet) -> OutboundListenersFacet:
 # -- addresses ---------------------------------------------------------------------------------------------------------
 
 
-@derived
-def listener_addresses(db: Mesh, facet: OutboundListenersFacet) -> tuple[ListenerAddressKey, ...]:
+@derived_in_steps
+def listener_addresses(db: Mesh, facet: OutboundListenersFacet) -> Steps[tuple[ListenerAddressKey, ...]]:
     """Return the addresses of all listeners in a scope, with the claims to them.
 
     An egress listener without a port does not claim addresses that earlier egress listeners already claim.
@@ -114,6 +114,7 @@ def listener_addresses(db: Mesh, facet: OutboundListenersFacet) -> tuple[Listene
         if listener.port is None:
             locked = frozenset(claims_by_address)
         for import_key in egress_services(db, facet.scope, index):
+            yield claims.step(import_key, index, binding, listener.port)
             for claim in claims(db, import_key, index, binding, listener.port):
                 key = canonical(claim.binds[0]), claim.port.number
                 if key in locked:
@@ -126,10 +127,13 @@ def listener_addresses(db: Mesh, facet: OutboundListenersFacet) -> tuple[Listene
                         continue
                     with_http.add(key)
                 claims_by_address.setdefault(key, []).append(claim)
-    return tuple(
-        ListenerAddressKey(claims_at[0].binds[0], port, _without_duplicates(claims_at, claims_by_address))
-        for (_, port), claims_at in claims_by_address.items()
-    )
+    addresses: list[ListenerAddressKey] = []
+    for (_, port), claims_at in claims_by_address.items():
+        yield None
+        addresses.append(
+            ListenerAddressKey(claims_at[0].binds[0], port, _without_duplicates(claims_at, claims_by_address))
+        )
+    return tuple(addresses)
 
 
 def _without_duplicates(claims: list[AddressClaim], primary: Container[tuple[str, int]]) -> tuple[AddressClaim, ...]:

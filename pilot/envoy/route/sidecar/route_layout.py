@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from pilot.config.object import ObjectKey
-from pilot.derive import derived, hub
+from pilot.derive import Steps, derived_in_steps, hub
 from pilot.envoy.route.route_dependencies import route_dependencies
 from pilot.envoy.route.route_destination import DestinationService, find_destination_service
 from pilot.envoy.route.sidecar.domains import (
@@ -67,11 +67,12 @@ class RouteLayout(NamedTuple):
     dotless_hostnames: frozenset[str]
 
 
-@derived
-def refs_by_port(db: Mesh, imports: tuple[ImportKey, ...]) -> Mapping[int, tuple[ServiceRef, ...]]:
+@derived_in_steps
+def refs_by_port(db: Mesh, imports: tuple[ImportKey, ...]) -> Steps[Mapping[int, tuple[ServiceRef, ...]]]:
     """Return a mapping from port to the services that have it, in the order of `imports`. Key 0 has all services."""
     by_port: dict[int, list[ServiceRef]] = {0: []}
     for item in imports:
+        yield service.step(item.ref)
         row = service(db, item.ref)
         if row is not None:
             for number in (0, *dict.fromkeys(p.number for p in item.visible_ports(row))):
@@ -79,21 +80,29 @@ def refs_by_port(db: Mesh, imports: tuple[ImportKey, ...]) -> Mapping[int, tuple
     return {number: tuple(refs) for number, refs in by_port.items()}
 
 
-@derived
-def route_layout(db: Mesh, key: RouteLayoutKey) -> RouteLayout:
+@derived_in_steps
+def route_layout(db: Mesh, key: RouteLayoutKey) -> Steps[RouteLayout]:
     """Return the layout of a route configuration."""
     by_namespace: dict[str, list[ServiceRef]] = {}
     for ref in key.refs:
         by_namespace.setdefault(ref.namespace, []).append(ref)
     segments = tuple(SegmentKey(tuple(refs), key.port, key.viewer) for refs in by_namespace.values())
     bindings = egress_bindings(db, key.viewer.namespace, key.viewer.hosts)
-    hosts = [host for segment in segments for host in segment_hosts(db, segment)]
+    hosts: list[HostKey] = []
+    for segment in segments:
+        yield segment_hosts.step(segment)
+        hosts += segment_hosts(db, segment)
+        yield segment_domains.step(segment, key.dns_domain, key.families)
+    yield None
     virtual_service_hosts = _virtual_service_hosts(db, key, bindings, hosts)
+    yield None
+    dropped_domains = _dropped_domains(db, key, segments, bindings, hosts, virtual_service_hosts)
+    yield None
     return RouteLayout(
         segments=segments,
         by_hostname={ref.hostname: segment for segment in segments for ref in segment.refs},
         virtual_service_hosts=virtual_service_hosts,
-        dropped_domains=_dropped_domains(db, key, segments, bindings, hosts, virtual_service_hosts),
+        dropped_domains=dropped_domains,
         destinations=_destinations(db, key),
         dotless_hostnames=frozenset(ref.hostname.lower() for ref in key.refs if "." not in ref.hostname),
     )

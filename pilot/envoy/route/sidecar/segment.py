@@ -12,7 +12,7 @@ import msgspec
 
 from pilot.config.object import ObjectKey
 from pilot.config.protocol import Protocol
-from pilot.derive import derived
+from pilot.derive import Steps, derived, derived_in_steps
 from pilot.envoy.route.route_dependencies import (
     RouteDependencies,
     may_use_consistent_hash,
@@ -52,21 +52,28 @@ class SegmentKey(msgspec.Struct, frozen=True, cache_hash=True):
     viewer: ViewerKey
 
 
+@derived_in_steps
+def segment_hosts(db: Mesh, key: SegmentKey) -> Steps[tuple[HostKey, ...]]:
+    """Return the virtual hosts of a segment."""
+    hosts: list[HostKey] = []
+    for ref in key.refs:
+        yield service_hosts.step(ref, key.port, key.viewer)
+        hosts += service_hosts(db, ref, key.port, key.viewer)
+    return tuple(hosts)
+
+
 @derived
-def segment_hosts(db: Mesh, key: SegmentKey) -> tuple[HostKey, ...]:
-    """Return the virtual hosts of a segment: one for each HTTP port of each service.
+def service_hosts(db: Mesh, ref: ServiceRef, number: int, viewer: ViewerKey) -> tuple[HostKey, ...]:
+    """Return the virtual hosts of a service: one for each HTTP port, or for the one with this number unless it is 0.
 
     An alias has virtual hosts only if a VirtualService applies to it.
     """
+    row = service(db, ref)
     hosts: list[HostKey] = []
-    for ref in key.refs:
-        row = service(db, ref)
-        if row is None:
-            continue
-        for port in http_ports(row, key.port):
-            rules = candidate_virtual_services(db, ref, key.viewer)
-            if rules or row.resolution is not Resolution.ALIAS:
-                hosts.append(HostKey(ref.hostname.lower(), port.number, ref, rules, _aliases(db, ref, key.viewer)))
+    for port in http_ports(row, number) if row is not None else ():
+        rules = candidate_virtual_services(db, ref, viewer)
+        if rules or (row is not None and row.resolution is not Resolution.ALIAS):
+            hosts.append(HostKey(ref.hostname.lower(), port.number, ref, rules, _aliases(db, ref, viewer)))
     return tuple(hosts)
 
 
@@ -114,14 +121,16 @@ class SegmentDependencies(msgspec.Struct, frozen=True, cache_hash=True):
     namespaces: frozenset[str]
 
 
-@derived
-def segment_dependencies(db: Mesh, key: SegmentKey) -> SegmentDependencies:
+@derived_in_steps
+def segment_dependencies(db: Mesh, key: SegmentKey) -> Steps[SegmentDependencies]:
     """Return the combined dependencies of all hosts of a segment."""
-    hosts = segment_hosts(db, key)
-    return SegmentDependencies(
-        merge_dependencies(host_dependencies(db, host) for host in hosts),
-        frozenset(kubernetes_namespace(n) for h in hosts for n in (h.host, *h.aliases)),
-    )
+    routes: dict[RouteDependencies, None] = {}
+    namespaces: set[str] = set()
+    for host in segment_hosts(db, key):
+        yield host_dependencies.step(host)
+        routes[host_dependencies(db, host)] = None
+        namespaces.update(map(kubernetes_namespace, (host.host, *host.aliases)))
+    return SegmentDependencies(merge_dependencies(routes), frozenset(namespaces))
 
 
 @derived
@@ -170,12 +179,15 @@ class SegmentDomains(NamedTuple):
     repeated: frozenset[str]
 
 
-@derived
-def segment_domains(db: Mesh, key: SegmentKey, dns_domain: str, families: AddressFamiliesFacet) -> SegmentDomains:
+@derived_in_steps
+def segment_domains(
+    db: Mesh, key: SegmentKey, dns_domain: str, families: AddressFamiliesFacet
+) -> Steps[SegmentDomains]:
     """Return the domains of all virtual hosts of a segment before conflicts are resolved."""
     claimed_domains: set[str] = set()
     repeated: set[str] = set()
     for host in segment_hosts(db, key):
+        yield service.step(host.ref) if host.ref is not None else None
         names = {n.lower() for n in host_domains(db, host, dns_domain, families, key.port).names}
         repeated |= claimed_domains & names
         claimed_domains |= names

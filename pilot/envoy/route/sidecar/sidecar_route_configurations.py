@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from pilot.config.protocol import Protocol, parse_protocol
-from pilot.derive import derived
+from pilot.derive import Steps, derived, derived_in_steps
 from pilot.envoy.names import HTTP_PROXY
 from pilot.envoy.resource import Resource
 from pilot.envoy.route.route_configuration import build_route_configuration, virtual_host_field
@@ -116,15 +116,16 @@ def _virtual_hosts(db: Mesh, key: RouteLayoutKey, routing: SidecarRoutesFacet) -
         yield virtual_host(db, virtual_host_key(host, dependencies, key.port, traits))
 
 
-@derived
-def segment_bytes(db: Mesh, segment: SegmentKey, traits: SegmentTraitsKey) -> bytes:
+@derived_in_steps
+def segment_bytes(db: Mesh, segment: SegmentKey, traits: SegmentTraitsKey) -> Steps[bytes]:
     """Return the virtual hosts of a segment, encoded as fields of a route configuration."""
-    return b"".join(
-        [
-            virtual_host(db, virtual_host_key(h, host_dependencies(db, h), segment.port, traits))
-            for h in segment_hosts(db, segment)
-        ]
-    )
+    fields: list[bytes] = []
+    for host in segment_hosts(db, segment):
+        yield host_dependencies.step(host)
+        key = virtual_host_key(host, host_dependencies(db, host), segment.port, traits)
+        yield virtual_host.step(key)
+        fields.append(virtual_host(db, key))
+    return b"".join(fields)
 
 
 def single_service_host(db: Mesh, key: RouteLayoutKey, hostname: str, routing: SidecarRoutesFacet) -> Iterable[bytes]:

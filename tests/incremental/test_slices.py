@@ -1,0 +1,81 @@
+"""The configuration of a proxy for many services is computed in slices, and no derivation starts again after a slice."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pilot.derive import Derived, Node, Paused
+from pilot.envoy.listener.outbound.outbound_listeners import listener_addresses
+from pilot.envoy.route.sidecar.route_layout import refs_by_port, route_layout
+from pilot.envoy.route.sidecar.segment import segment_dependencies, segment_domains, segment_hosts
+from pilot.envoy.route.sidecar.sidecar_route_configurations import segment_bytes
+from pilot.lib.xds_types import LISTENER, ROUTE
+from testing.edits.mesh_edits import snapshot
+from testing.mesh.objects import make
+from testing.mesh.world import World, proxy, rows_of
+
+LONG: tuple[Derived[Any, Any], ...] = (
+    listener_addresses,
+    refs_by_port,
+    segment_hosts,
+    segment_domains,
+    segment_dependencies,
+    segment_bytes,
+    route_layout,
+)
+"""Derivations that read a value of each service."""
+SERVICES, CALLS = 600, 40
+
+
+def slice_of(calls: int) -> Callable[[], bool]:
+    numbers = itertools.count(1)
+    return lambda: next(numbers) % calls == 0
+
+
+def make_world() -> World:
+    hosts = ", ".join(f"h{n}.example.com" for n in range(SERVICES // 6))
+    ports = "[{number: 80, protocol: HTTP, name: http}]"
+    world = World()
+    for n in range(6):
+        names = hosts.replace("example.com", f"e{n}.example.com")
+        world.set(rows_of([make("ServiceEntry", f"e{n}", f"{{hosts: [{names}], resolution: STATIC, ports: {ports}}}")]))
+    return world
+
+
+def test_long_derivations_are_continued_after_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    starts: Counter[str] = Counter()
+    for derivation in LONG:
+
+        def counted(db: Any, *args: Any, derivation: Any = derivation, compute: Any = derivation.compute) -> Any:
+            starts[derivation.__name__] += 1
+            return compute(db, *args)
+
+        monkeypatch.setattr(derivation, "compute", counted)
+    world = make_world()
+    node_id = world.connect(proxy("sidecar", "c0", "default", "10.2.0.1"))
+    runs: Counter[str] = Counter()
+    slices: list[int] = []
+
+    def count_run(node: Node) -> None:
+        runs[node.fn.__name__] += 1
+        slices[-1] += 1
+
+    world.mesh.on_run = count_run
+    while True:
+        slices.append(0)
+        try:
+            with world.mesh.pausing(slice_of(CALLS)):
+                result = snapshot(world, [node_id])[node_id]
+        except Paused:
+            continue
+        break
+    assert len(slices) > 3 * SERVICES // CALLS
+    assert starts == {derivation.__name__: runs[derivation.__name__] for derivation in LONG}, "none starts again"
+    assert runs["virtual_host"] == runs["service_hosts"] == SERVICES
+    assert result[LISTENER]
+    assert b"h1.e3.example.com" in result[ROUTE]["80"]

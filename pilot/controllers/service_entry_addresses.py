@@ -16,7 +16,7 @@ from pilot.derive import UNSET
 from pilot.kube.api_client import ApiClient
 from pilot.kube.api_errors import NotFound
 from pilot.lib.backoff import Backoff
-from pilot.mesh.registry.auto_addresses import allocated_addresses
+from pilot.mesh.registry.auto_addresses import NO_HOSTS, allocated_addresses
 from pilot.mesh.tables.database import Mesh
 
 MERGE_PATCH = "application/merge-patch+json"
@@ -36,7 +36,6 @@ class AutoAddressController:
         self._client, self._db, self._path_of = client, db, path_of
         self._reconciler: Reconciler[ObjectKey] = Reconciler("addresses of", self._reconcile, backoff, rng)
         self._node = db.watch(allocated_addresses)
-        self._grouped: tuple[Any, dict[ObjectKey, dict[str, tuple[str, ...]]]] = UNSET, {}
 
     def resync(self) -> None:
         """Enqueue the ServiceEntries whose status contains other addresses."""
@@ -54,22 +53,8 @@ class AutoAddressController:
 
     def _desired_addresses(self, key: ObjectKey, row: Object[ServiceEntry]) -> tuple[HostAddress, ...]:
         """Return the addresses of a ServiceEntry, in the order of its hosts."""
-        allocated = self._by_entry().get(key)
-        if not allocated:
-            return ()
+        allocated = NO_HOSTS if self._node.value is UNSET else self._node.value.get(key, NO_HOSTS)
         return tuple((host, address) for host in row.spec.hosts for address in allocated.get(host, ()))
-
-    def _by_entry(self) -> dict[ObjectKey, dict[str, tuple[str, ...]]]:
-        """Return the addresses of each ServiceEntry by host. They are grouped again only if the derivation has a new
-        value."""
-        grouped_value, groups = self._grouped
-        allocated = self._node.value
-        if grouped_value is not allocated:
-            groups = {}
-            for (key, host), addresses in ({} if allocated is UNSET else allocated).items():
-                groups.setdefault(key, {})[host] = tuple(addresses)
-            self._grouped = allocated, groups
-        return groups
 
     async def _reconcile(self, key: ObjectKey) -> None:
         """Write the addresses of one ServiceEntry if its status differs."""

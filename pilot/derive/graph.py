@@ -94,8 +94,8 @@ class Derivation(Generic[P, T]):
         """Return what a derivation with steps yields before it reads the value for `args`, if it reads many values."""
         return self, args
 
-    def reached(self, db: Database, node: Node, before: Any) -> list[Node]:
-        """Return the nodes whose readers must be marked after the value of this hub changed.
+    def reached(self, db: Database, node: Node, before: Any) -> Iterable[Node]:
+        """Return the nodes whose readers must be marked after the value of this hub changed. They are marked in slices.
 
         `before` is the previous value, or UNSET if the hub has failed or has never run.
         """
@@ -474,7 +474,11 @@ class Database:
             if node.changed_at >= first:
                 if node.watchers:
                     hit[node] = None
-                self._mark(node.fn.reached(self, node, before), hit, hubs)
+                for reached in node.fn.reached(self, node, before):
+                    self._mark([reached], hit, hubs)
+                    if self.must_pause is not None and self.must_pause():
+                        yield
+                        self.revision += 1  # later than every verification during the pause
             if self.must_pause is not None and self.must_pause():
                 yield
         self._failed = outer

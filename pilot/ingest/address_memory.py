@@ -16,7 +16,7 @@ from pilot.derive import UNSET, Node
 from pilot.ingest.batch import Batch
 from pilot.ingest.files.file_io import write_file
 from pilot.lib.logging.log import scope
-from pilot.mesh.registry.auto_addresses import HostAddresses, allocated_addresses
+from pilot.mesh.registry.auto_addresses import NO_HOSTS, HostAddresses, allocated_addresses
 from pilot.mesh.tables.database import ALLOCATED_ADDRESSES, REMEMBERED, Mesh
 
 FILE = "addresses.json"
@@ -48,7 +48,10 @@ class AddressMemory:
         """Read the file, before any configuration is read."""
         hosts = await asyncio.to_thread(self._read_file) if self._path else []
         if hosts:
-            self._addresses = {(ObjectKey(h.namespace, h.name), h.host): h.addresses for h in hosts}
+            addresses: dict[ObjectKey, dict[str, tuple[str, ...]]] = {}
+            for h in hosts:
+                addresses.setdefault(ObjectKey(h.namespace, h.name), {})[h.host] = h.addresses
+            self._addresses = addresses
             self._db.commit([(self._db.allocated_addresses, REMEMBERED, self._addresses)])
 
     def reached(self, nodes: Iterable[Node]) -> None:
@@ -93,14 +96,30 @@ class AddressMemory:
 
     def _write_file(self, addresses: HostAddresses) -> None:
         os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
-        hosts = [RememberedHost(*key, host, values) for (key, host), values in addresses.items()]
+        hosts = [
+            RememberedHost(*key, host, values) for key, by_host in addresses.items() for host, values in by_host.items()
+        ]
         write_file(self._path, msgspec.json.encode(hosts))
 
 
 def _merge(former: HostAddresses, current: HostAddresses) -> HostAddresses:
-    """Return the current addresses, after those of hosts that have none now."""
-    gone: Mapping[tuple[ObjectKey, str], tuple[str, ...]] = {k: v for k, v in former.items() if k not in current}
-    excess = len(gone) - MOST_FORMER
-    if excess > 0:
-        gone = dict(list(gone.items())[excess:])
-    return {**gone, **{key: addresses for key, addresses in current.items() if addresses}}
+    """Return the current addresses, after those of hosts that have none now.
+
+    A ServiceEntry whose hosts and addresses are the former ones keeps its mapping.
+    """
+    gone: dict[ObjectKey, Mapping[str, tuple[str, ...]]] = {}
+    for key, addresses in former.items():
+        now = current.get(key, NO_HOSTS)
+        lost = {h: a for h, a in addresses.items() if not now.get(h)} if now and now is not addresses else addresses
+        if lost and now is not addresses:
+            gone[key] = lost
+    excess = sum(map(len, gone.values())) - MOST_FORMER
+    for key in tuple(gone) if excess > 0 else ():
+        hosts = tuple(gone[key])[max(excess, 0) :]
+        excess -= len(gone[key]) - len(hosts)
+        gone[key] = {host: gone[key][host] for host in hosts}
+    merged = {key: hosts for key, hosts in gone.items() if hosts and key not in current}
+    for key, addresses in current.items():
+        lost, is_complete = gone.get(key, NO_HOSTS), all(addresses.values())
+        merged[key] = addresses if is_complete and not lost else {**lost, **{h: a for h, a in addresses.items() if a}}
+    return merged

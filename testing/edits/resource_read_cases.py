@@ -155,7 +155,7 @@ WAYPOINT_FOR_ALL = mesh(WAYPOINT, waypoint(labels={FOR: "all"}), slot_rows("Prox
 CANARY = f"{{{WAYPOINT_USER}, istio.io/use-waypoint-canary: second}}"
 WEIGHTS = [f"{{istio.io/use-waypoint-canary-weight: '{weight}'}}" for weight in (10, 90)]
 REMEMBERED_ADDRESS = {
-    (ALLOCATED_ADDRESSES, REMEMBERED): {(ObjectKey("c", "ext"), "x.example.com"): ("240.240.9.9", "2001:2::9:9")}
+    (ALLOCATED_ADDRESSES, REMEMBERED): {ObjectKey("c", "ext"): {"x.example.com": ("240.240.9.9", "2001:2::9:9")}}
 }
 CASES = (
     ReadCase(

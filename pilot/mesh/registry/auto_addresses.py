@@ -21,13 +21,12 @@ from pilot.derive import UNSET, Database, Derived, Gather, Node, derived
 from pilot.mesh.tables.database import REMEMBERED, Mesh
 
 STEP = 100
-"""Number of hosts to which addresses are allocated in a step."""
+"""Number of addresses that are examined in a step."""
 OPT_OUT = "networking.istio.io/enable-autoallocate-ip"
 
-Owner = tuple[ObjectKey, str]
-"""A ServiceEntry and a host."""
-HostAddresses = Mapping[Owner, tuple[str, ...]]
-"""Addresses, keyed by ServiceEntry and host."""
+HostAddresses = Mapping[ObjectKey, Mapping[str, tuple[str, ...]]]
+"""The addresses of each ServiceEntry, keyed by host. ServiceEntries with unchanged addresses keep their mapping."""
+NO_HOSTS: Mapping[str, tuple[str, ...]] = {}
 # Fields: the entry's age, the hosts that need addresses, their addresses in its status, and its own addresses.
 AddressRequest = tuple[tuple[str, str, str], tuple[str, ...], tuple[tuple[str, str], ...], tuple[str, ...]]
 
@@ -60,21 +59,25 @@ class _AllocatedAddresses(Derived[[], HostAddresses]):
     def __init__(self, compute: Callable[[Mesh], Generator[None, None, HostAddresses]]) -> None:
         super().__init__(cast(Callable[..., HostAddresses], compute), hub=True)
 
-    def reached(self, db: Database, node: Node, before: Any) -> list[Node]:
-        """Return the nodes of changed addresses. If the derivation fails or failed before, return its own node."""
+    def reached(self, db: Database, node: Node, before: Any) -> Iterator[Node]:
+        """Yield the nodes of changed addresses. If the derivation fails or failed before, yield its own node."""
         if before is UNSET or node.error is not None:
-            return [node]
+            yield node
+            return
         reached: list[Node] = []
         after: HostAddresses = node.value
-        for owner in before.keys() | after.keys() if before.keys() != after.keys() else after:
-            if before.get(owner) != after.get(owner):
-                db.touch(auto_addresses, owner, reached)
-        return reached
+        for key in dict.fromkeys((*before, *after)):
+            old, new = before.get(key, NO_HOSTS), after.get(key, NO_HOSTS)
+            for host in dict.fromkeys((*old, *new)) if old is not new else ():
+                if old.get(host) != new.get(host):
+                    db.touch(auto_addresses, (key, host), reached)
+                    yield from reached
+                    reached.clear()
 
 
 @_AllocatedAddresses
 def allocated_addresses(db: Mesh) -> Generator[None, None, HostAddresses]:
-    """Return the allocated IPv4 and IPv6 addresses, keyed by ServiceEntry and host."""
+    """Return the allocated IPv4 and IPv6 addresses."""
     registry = db.settings.registry
     if not registry.ip_autoallocate:
         return {}
@@ -87,7 +90,7 @@ def allocated_addresses(db: Mesh) -> Generator[None, None, HostAddresses]:
 @derived
 def auto_addresses(db: Mesh, key: ObjectKey, host: str) -> tuple[str, ...]:
     """Return the allocated addresses of a ServiceEntry's host, or () if it has none."""
-    return allocated_addresses(db).get((key, host), ())
+    return allocated_addresses(db).get(key, NO_HOSTS).get(host, ())
 
 
 def needs_addresses(entry: Object[ServiceEntry]) -> bool:
@@ -106,38 +109,59 @@ def needs_addresses(entry: Object[ServiceEntry]) -> bool:
 def allocate(
     requests: Mapping[ObjectKey, AddressRequest], remembered: HostAddresses, *prefixes: str
 ) -> Generator[None, None, HostAddresses]:
-    """Return the addresses, keyed by ServiceEntry and host, in steps.
+    """Return the addresses in steps.
 
     They are the addresses in the status of the ServiceEntry or, if there are none, the remembered ones or a free
     address from each prefix. Addresses that are remembered for hosts that do not exist are used last.
     """
-    allocated: dict[Owner, tuple[str, ...]] = {}
-    unassigned: list[Owner] = []
+    allocated: dict[ObjectKey, dict[str, tuple[str, ...]]] = {}
     in_use: set[str] = set()
-    for key, (_, hosts, assigned, occupied) in sorted(requests.items(), key=lambda item: item[1][0]):  # oldest first
+    oldest_first = sorted(requests.items(), key=lambda item: item[1][0])
+    for key, (_, hosts, assigned, occupied) in oldest_first:
         in_use.update(occupied)
-        own = frozenset(hosts)
+        own, addresses_by_host = frozenset(hosts), allocated.setdefault(key, {})
         for host, address in assigned:
             if host in own and address not in in_use:  # if two entries claim an address, the older one keeps it
-                allocated[key, host] = (*allocated.get((key, host), ()), address)
+                addresses_by_host[host] = (*addresses_by_host.get(host, ()), address)
                 in_use.add(address)
-        unassigned += [(key, host) for host in hosts if (key, host) not in allocated]
         yield
-    for number, owner in enumerate(unassigned if remembered else ()):
-        addresses = remembered.get(owner, ())
-        if _are_from(addresses, prefixes) and in_use.isdisjoint(addresses):
-            allocated[owner] = addresses
-            in_use.update(addresses)
-        if number % STEP == 0:
-            yield
-    reserved = [address for owner, addresses in remembered.items() if owner not in allocated for address in addresses]
+    for key, (_, hosts, _, _) in oldest_first if remembered else ():
+        former, addresses_by_host = remembered.get(key, NO_HOSTS), allocated[key]
+        for host in hosts if former else ():
+            addresses = former.get(host, ())
+            if host not in addresses_by_host and _are_from(addresses, prefixes) and in_use.isdisjoint(addresses):
+                addresses_by_host[host] = addresses
+                in_use.update(addresses)
+        yield
+    reserved: list[str] = []
+    for key, former in remembered.items():
+        taken = allocated.get(key, NO_HOSTS)
+        reserved += [address for host, addresses in former.items() if host not in taken for address in addresses]
+        yield
     free = [_free(prefix, in_use, reserved) for prefix in prefixes]
-    for number, owner in enumerate(unassigned):
-        if owner not in allocated:
-            allocated[owner] = tuple(address for pool in free if (address := next(pool, "")))
-        if number % STEP == 0:
+    for key, (_, hosts, _, _) in oldest_first:
+        addresses_by_host = allocated[key]
+        for host in hosts if len(addresses_by_host) < len(hosts) else ():
+            if host not in addresses_by_host:
+                addresses_by_host[host] = yield from _take_one_each(free)
+        yield
+    return {
+        key: former if (former := remembered.get(key, NO_HOSTS)) == addresses else addresses
+        for key, addresses in allocated.items()
+        if addresses
+    }
+
+
+def _take_one_each(pools: list[Iterator[str | None]]) -> Generator[None, None, tuple[str, ...]]:
+    """Return the next address of each pool that has one, in steps."""
+    addresses: list[str] = []
+    for pool in pools:
+        for address in pool:
+            if address is not None:
+                addresses.append(address)
+                break
             yield
-    return allocated
+    return tuple(addresses)
 
 
 def _are_from(addresses: tuple[str, ...], prefixes: tuple[str, ...]) -> bool:
@@ -153,8 +177,11 @@ def _is_from(address: str, prefix: str) -> bool:
         return False
 
 
-def _free(prefix: str, in_use: Iterable[str], reserved: Iterable[str]) -> Iterator[str]:
-    """Yield the free addresses in a prefix, without its first address. Reserved addresses follow the others."""
+def _free(prefix: str, in_use: Iterable[str], reserved: Iterable[str]) -> Iterator[str | None]:
+    """Yield the free addresses in a prefix, without its first address. Reserved addresses follow the others.
+
+    None is yielded between two steps of the search for a free address.
+    """
     unavailable = frozenset(in_use)
     later = [a for a in dict.fromkeys(reserved) if a not in unavailable and _is_from(a, prefix)]
     excluded = unavailable.union(later)
@@ -162,6 +189,8 @@ def _free(prefix: str, in_use: Iterable[str], reserved: Iterable[str]) -> Iterat
         address = _address(prefix, number)
         if address not in excluded:
             yield address
+        elif number % STEP == 0:
+            yield None
     yield from later
 
 

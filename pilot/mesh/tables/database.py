@@ -65,7 +65,7 @@ class Mesh(Database):
         # The addresses of the host names of network gateways, once resolved.
         self.resolved_hosts: Table[str, tuple[str, ...]] = Table(self, RESOLVED_HOSTS)
         # The addresses that have been allocated to hosts of ServiceEntries, in one row, keyed by ServiceEntry and host.
-        self.allocated_addresses: Table[str, Mapping[tuple[ObjectKey, str], tuple[str, ...]]] = Table(
+        self.allocated_addresses: Table[str, Mapping[ObjectKey, Mapping[str, tuple[str, ...]]]] = Table(
             self, ALLOCATED_ADDRESSES
         )
         # The roots of the mesh's own authorities, as a PEM bundle for each source. Empty if proxies receive no roots.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Any
 
 import pytest
 
-from pilot.derive import Change, Gather, Node, Paused, Steps, derived, derived_in_steps, hub
+from pilot.derive import Change, Database, Derived, Gather, Node, Paused, Steps, derived, derived_in_steps, hub
 from testing.mesh.number_derivations import NumberDatabase, keys, number, numbers
 
 
@@ -173,6 +174,52 @@ def test_verification_of_many_values_is_interrupted() -> None:
     assert max(slices) <= 41
     assert "parities()" not in db.ran, "no parity has changed"
     assert len(db.ran) == 2000, "no value ran twice"
+
+
+class _Tenths(Derived[[], dict[str, int]]):
+    """A tenth of each number. A change affects only the readers of `tenth` whose number differs."""
+
+    def reached(self, db: Database, node: Node, before: Any) -> Iterator[Node]:
+        reached: list[Node] = []
+        for key in before:
+            if before[key] != node.value[key]:
+                db.touch(tenth, (key,), reached)
+                yield from reached
+                reached.clear()
+
+
+tenths = _Tenths(lambda db: {key: (value or 0) // 10 for key, value in numbers(db).items()}, hub=True)
+
+
+@derived
+def tenth(db: NumberDatabase, key: str) -> int:
+    return tenths(db)[key]
+
+
+@derived
+def label(db: NumberDatabase, key: str) -> str:
+    return f"{tenth(db, key)}"
+
+
+def test_readers_of_many_changed_items_are_marked_in_slices() -> None:
+    db = NumberDatabase(1000)
+    nodes = [db.watch(label, key) for key in keys(db) if key != "n00013"]
+    edits: list[Change] = [(db.numbers, f"n{i:05}", i + 1000) for i in range(1000) if i != 13]
+    steps = db.commit_in_steps(edits)
+    count = 0
+    while True:
+        try:
+            with db.pausing(every(10)):
+                next(steps)
+        except StopIteration as stop:
+            hit = stop.value
+            break
+        count += 1
+    assert set(hit) == set(nodes)
+    assert count >= 290, "100 slices for the rows, the numbers and the marks each"
+    for node in nodes:
+        db.refresh(node)
+    assert [node.value for node in nodes] == [f"{(i + 1000) // 10}" for i in range(1000) if i != 13]
 
 
 def test_abandoned_steps_are_freed() -> None:

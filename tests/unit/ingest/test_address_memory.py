@@ -53,7 +53,8 @@ class Process:
         """Return the IPv4 address of each host."""
         node = self.mesh.watch(allocated_addresses)
         self.mesh.refresh(node)
-        return {host.removesuffix(".example.com"): (*addresses, "")[0] for (_, host), addresses in node.value.items()}
+        by_host = [item for hosts in node.value.values() for item in hosts.items()]
+        return {host.removesuffix(".example.com"): (*addresses, "")[0] for host, addresses in by_host}
 
 
 def test_deleting_an_entry_does_not_change_the_addresses_of_others() -> None:
@@ -65,6 +66,27 @@ def test_deleting_an_entry_does_not_change_the_addresses_of_others() -> None:
     assert process.addresses() == {"y": "240.240.0.2", "z": "240.240.0.3", "older": "240.240.0.4"}
     process.apply(entry("x", 4))
     assert process.addresses()["x"] == "240.240.0.1"
+
+
+def test_addresses_of_other_entries_are_neither_copied_nor_compared_again() -> None:
+    process = Process()
+    process.apply(*(entry(f"e{n}", n + 1) for n in range(20)))
+    node = process.mesh.watch(allocated_addresses)
+    before = node.value
+    process.apply(entry("e7", 8, "other"))
+    process.mesh.refresh(node)
+    assert node.value.keys() == before.keys()
+    assert [key.name for key in before if node.value[key] is not before[key]] == ["e7"]
+    assert process.addresses()["other"] == "240.240.0.21"
+
+
+def test_hosts_of_an_entry_that_come_and_go_keep_their_addresses() -> None:
+    process = Process()
+    process.apply(entry("x", 1, "one"), entry("y", 2))
+    process.apply(entry("x", 1, "two"))
+    assert process.addresses() == {"two": "240.240.0.3", "y": "240.240.0.2"}
+    process.apply(entry("x", 1, "one"))
+    assert process.addresses() == {"one": "240.240.0.1", "y": "240.240.0.2"}
 
 
 def test_changes_in_one_commit() -> None:

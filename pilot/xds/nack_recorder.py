@@ -3,7 +3,8 @@
 The causes of a NACK are the objects that the rejected resources were derived from. If the NACK names resources, only
 these resources are considered. If it names clusters, only the VirtualServices and DestinationRules for their hosts are
 causes. If some of the objects have changed since the proxy last acknowledged a response of the type, only these objects
-are causes. If there are too many causes, none is recorded.
+are causes. If there are too many causes, none is recorded. While a proxy rejects further responses with the same message,
+the causes of the first of them remain: objects that change in the meantime are not added.
 """
 
 from __future__ import annotations
@@ -104,10 +105,18 @@ class NackRecorder:
             if context not in causes:
                 causes[context] = self._find_causes(groups, message, context[3])
             text = cut(message, _MAX_MESSAGE_LENGTH)
-            row = Nack(connection.proxy.id, short_name(key.type_url).upper(), text, causes[context])
+            objects = self._first_causes(key, text, causes[context])
+            row = Nack(connection.proxy.id, short_name(key.type_url).upper(), text, objects)
             rows.append((self._db.nacks, key, row))
         if rows:
             self._discovery.commit(rows, {})
+
+    def _first_causes(self, key: NackKey, text: str, causes: Causes) -> Causes:
+        """Return the causes that the proxy's previous NACK has too, or all causes if it was for another reason."""
+        previous = self._db.nacks.peek(key)
+        if previous is None or previous.message != text:
+            return causes
+        return tuple(ref for ref in causes if ref in previous.objects) or causes
 
     def _find_causes(self, groups: Iterable[Group], message: str, since: int) -> Causes:
         """Return the objects that the rejected resources were derived from."""

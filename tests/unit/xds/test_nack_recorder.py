@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import pathlib
 from collections.abc import AsyncIterator, Iterator
@@ -123,6 +124,27 @@ async def test_rejected_route_reports_the_nack_until_accepted(server: ApiServer,
         await router.acknowledge()
         await until(lambda: programmed_condition(server, "two") == "")
         await until(lambda: not any(p.code == "refused" for p in plane.plane.problems))
+
+
+async def test_change_during_a_lasting_rejection_is_not_blamed(server: ApiServer, tmp_path: pathlib.Path) -> None:
+    async with routing(server, tmp_path) as (plane, router):
+
+        def blamed() -> set[str]:
+            every = {name for _, nack in plane.plane.db.nacks.rows() for _, _, name in nack.objects}
+            return every & {"one", "two"}
+
+        await router.acknowledge()
+        for name, message, expected in (
+            ("two", "no such thing", {"two"}),
+            ("one", "no such thing", {"two"}),
+            ("one", "something else", {"one", "two"}),
+        ):
+            server.put(route(name, f"/{len(message)}/{name}"))
+            await router.receive()
+            await router.reject(message)
+            await until(lambda: blamed() == expected)  # noqa: B023
+            await asyncio.sleep(2 * DEBOUNCE)
+            assert blamed() == expected
 
 
 async def test_nack_of_a_first_response_blames_every_cause(server: ApiServer, tmp_path: pathlib.Path) -> None:

@@ -13,15 +13,17 @@ from typing import Any, Literal, NamedTuple
 from pilot.config.kind import AnyKind
 from pilot.config.object import ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef, plain_ref
+from pilot.debug.silence import STALE, describe_silence, unanswered
 from pilot.debug.slices import collect_all, collect_present
 from pilot.debug.sources import CommittedObject, ConnectedProxy, Sources
-from pilot.debug.terms import not_responding, rejects, type_words
+from pilot.debug.terms import rejects, since
 from pilot.derive import Node
 from pilot.derive.explanation import walk_readers
 from pilot.derive.graph import Derivation
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.lib.text import cut
 from pilot.lib.xds_types import CLUSTER, LISTENER, ROUTE, short_name
+from pilot.mesh.analysis.nack import likely_causes
 from pilot.mesh.model.nack import NackKey
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.imports import inferred_imports, route_targets_of
@@ -29,9 +31,9 @@ from pilot.mesh.traffic.virtual_services import egress_bindings, egress_virtual_
 
 LISTED = 20
 """Maximum number of proxies without the change that are listed."""
-STALE = 10.0
-"""Seconds without a response after which a proxy is stale. Before that, its responses are being delivered."""
 ERROR_LENGTH = 500
+_NAMED = 3
+"""Maximum number of objects that are named as the cause of a rejection."""
 _ADDITIONS: frozenset[Derivation[..., Any]] = frozenset(
     {inferred_imports, route_targets_of, egress_bindings, egress_virtual_services}
 )
@@ -191,22 +193,19 @@ def _lacking(sources: Sources, connection: ConnectedProxy, about: _Question) -> 
     if state is None:
         return None
     rejects = {url: watch for url, watch in connection.subscriptions.items() if watch.last_error}
-    waits = [w for w in connection.subscriptions.values() if w.sent_at and w.nonce_sent != w.nonce_acked]
+    late = unanswered(connection)
     if state != "refused":
-        reason = {
-            "starting": "is receiving its first configuration",
-            "unknown": "is not responding, and may still have an earlier version",
-        }.get(state, "is being updated")
-        silence = _silence(connection, about.now)
-        if state != "unknown" and silence:
-            reason = not_responding(1)
-        types = tuple(short_name(u) for u, w in connection.subscriptions.items() if w in waits)
-        since = min((w.sent_at for w in waits), default=0.0)
-        return LackingProxy(connection.id, connection.proxy.id, state, types, "", (), since, reason, bool(silence))
-    nacks = [sources.db.nacks.peek(NackKey(connection.proxy_key, url)) for url in rejects]
-    causes = tuple(dict.fromkeys(ref for nack in nacks if nack is not None for ref in nack.objects))
+        silence = describe_silence(connection, about.now)
+        is_first = state == "starting"
+        reason = silence or ("is receiving its first configuration" if is_first else "is being updated")
+        if state == "unknown":
+            reason = f"{reason}, so it may still have an earlier version"
+        of = connection.id, connection.proxy.id, state, late.types
+        return LackingProxy(*of, "", (), late.since, reason, bool(silence))
+    causes = rejection_causes(sources, connection)
     error = "; ".join(cut(watch.last_error, ERROR_LENGTH) for watch in rejects.values())
     types = tuple(short_name(url) for url in rejects)
+    first = min((watch.rejected_since for watch in rejects.values()), default=0.0)
     return LackingProxy(
         connection.id,
         connection.proxy.id,
@@ -214,19 +213,29 @@ def _lacking(sources: Sources, connection: ConnectedProxy, about: _Question) -> 
         types,
         error or connection.refusal(about.event),
         causes,
-        min((watch.rejected_since for watch in rejects.values()), default=0.0),
-        _rejection(types, error or connection.refusal(about.event), causes, about.ref),
+        first,
+        _rejection(types, error or connection.refusal(about.event), causes, about.ref, first),
     )
 
 
-def _rejection(types: Sequence[str], error: str, causes: Sequence[ObjectRef], ref: ObjectRef) -> str:
+def _rejection(types: Sequence[str], error: str, causes: Sequence[ObjectRef], ref: ObjectRef, first: float) -> str:
     """Return the phrase about a rejection. It names the objects that cause it if the object is not one of them."""
     if not types:
         return f"has rejected it: {error}"
-    if not causes or ref in causes:
-        return f"{rejects(1, types)}: {error}"
-    named = " and ".join(f"{one.kind.name} {one.namespace}/{one.name}" for one in causes[:3])
-    return f"rejects all its {type_words(types)}, because of {named}: {error}"
+    because = f" because of {name_causes(causes)}" if causes and ref not in causes else ""
+    return f"{rejects(1, types)}{since(first)}{because}: {error}"
+
+
+def rejection_causes(sources: Sources, connection: ConnectedProxy) -> tuple[ObjectRef, ...]:
+    """Return the objects that may be the cause of a proxy's current rejections, the most likely first."""
+    rejects = (url for url, watch in connection.subscriptions.items() if watch.last_error)
+    nacks = (sources.db.nacks.peek(NackKey(connection.proxy_key, url)) for url in rejects)
+    return tuple(dict.fromkeys(ref for nack in nacks if nack is not None for ref in likely_causes(nack.objects)))
+
+
+def name_causes(causes: Sequence[ObjectRef]) -> str:
+    """Return the first objects that may cause a rejection as text."""
+    return " or ".join(f"{one.kind.name} {one.namespace}/{one.name}" for one in causes[:_NAMED])
 
 
 def _state(sources: Sources, connection: ConnectedProxy, about: _Question) -> State | None:
@@ -242,7 +251,7 @@ def _state(sources: Sources, connection: ConnectedProxy, about: _Question) -> St
         if state != "done":
             if is_affected or not _is_current(sources, connection, about.now):
                 return state
-            return None if about.version.is_new else "unknown" if _silence(connection, about.now) else state
+            return None if about.version.is_new else "unknown" if _is_late(connection, about.now) else state
     return "refused" if _is_refused(connection, about) else None
 
 
@@ -258,11 +267,10 @@ def _is_refused(connection: ConnectedProxy, about: _Question) -> bool:
     return "" in about.types or not rejects.union((rejected,)).isdisjoint(map(short_name, about.types))
 
 
-def _silence(connection: ConnectedProxy, now: float) -> float:
-    """Return the seconds for which a proxy has not responded, or 0.0 if its responses are not late."""
-    times = [w.sent_at for w in connection.subscriptions.values() if w.sent_at and w.nonce_sent != w.nonce_acked]
-    seconds = now - min(times, default=now)
-    return seconds if seconds >= STALE else 0.0
+def _is_late(connection: ConnectedProxy, now: float) -> bool:
+    """Return whether a proxy has not acknowledged a response for too long. It may have rejected it."""
+    waits = (w.sent_at for w in connection.subscriptions.values() if w.sent_at and w.nonce_sent != w.nonce_acked)
+    return now - min(waits, default=now) >= STALE
 
 
 def _is_current(sources: Sources, connection: ConnectedProxy, now: float) -> bool:
@@ -272,4 +280,4 @@ def _is_current(sources: Sources, connection: ConnectedProxy, now: float) -> boo
     """
     plan = sources.db.find_node(proxy_plan, connection.proxy_key)
     nodes = (*connection.nodes(), *((plan,) if plan is not None else ()))
-    return bool(_silence(connection, now)) or not any(node.stale for node in nodes)
+    return _is_late(connection, now) or not any(node.stale for node in nodes)

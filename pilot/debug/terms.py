@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Sequence
 
 TYPE_WORDS = {
@@ -30,6 +31,11 @@ def rejects(count: int, types: Iterable[str]) -> str:
 def not_responding(count: int) -> str:
     """Return the phrase that some proxies have not acknowledged a response for too long."""
     return "is not responding" if count == 1 else "are not responding"
+
+
+def since(seconds: float) -> str:
+    """Return a phrase with a Unix time, such as " since 2026-01-02 03:04:05 UTC", or "" if it is 0.0."""
+    return f" since {datetime.datetime.fromtimestamp(seconds, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC" if seconds else ""
 
 
 def first_names(names: Sequence[str]) -> str:

@@ -3,8 +3,8 @@
 The causes of a NACK are the objects that the rejected resources were derived from. If the NACK names resources, only
 these resources are considered. If it names clusters, only the VirtualServices and DestinationRules for their hosts are
 causes. If some of the objects have changed since the proxy last acknowledged a response of the type, only these objects
-are causes. If there are too many causes, none is recorded. While a proxy rejects further responses with the same message,
-the causes of the first of them remain: objects that change in the meantime are not added.
+are causes. If there are too many causes, none is recorded. While a proxy rejects further responses with the same
+message, the causes of the first of them remain: objects that change in the meantime are not added.
 """
 
 from __future__ import annotations

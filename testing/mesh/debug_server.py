@@ -45,6 +45,7 @@ class FakeConnection:
         default_factory=lambda: {BY_SHORT_NAME[name]: FakeWatch() for name in ("cds", "lds", "eds", "rds")}
     )
     activity: int = 0
+    has_started: bool = True
 
 
 class FakeFleet:

@@ -17,6 +17,7 @@ from pilot.cli.ctl.object_reference import parse_object
 from pilot.cli.ctl.output import SEVERITY_STYLES, CommandResult, kind_of, name_of, place_of
 from pilot.config.catalogue import CATALOGUE
 from pilot.lib.text import one_line
+from pilot.mesh.analysis.nack import REJECTED
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Finding = dict[str, Any]
@@ -55,11 +56,15 @@ class Selection(NamedTuple):
         for finding in map(_with_istio_code, findings):
             matching = [suppression.text for suppression in self.suppressions if suppression.covers(finding)]
             unused.difference_update(matching)
-            if not matching and self.namespace in (None, _namespace_of(finding)):
+            if not matching and self._has_namespace(finding):
                 selected.append(finding)
         for text in sorted(unused):
             click.echo(f"--suppress {one_line(text)} matches no finding", err=True)
         return sorted(selected, key=_order)
+
+    def _has_namespace(self, finding: Finding) -> bool:
+        """Return whether a finding is in the namespace, or a rejection, which the server selects by its proxy."""
+        return self.namespace in (None, _namespace_of(finding)) or finding["code"] == REJECTED
 
     def show(self, findings: list[Finding], nothing: str) -> CommandResult:
         """Return the listed findings as the result of a command. `nothing` is the line to print if there are none."""
@@ -98,7 +103,7 @@ def with_selection(function: Function) -> Function:
         "-n",
         "--namespace",
         metavar="NAMESPACE",
-        help="only objects in this namespace",
+        help="only objects and proxies in this namespace",
         shell_complete=complete_namespaces,
     )
     @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="objects in all namespaces (default)")

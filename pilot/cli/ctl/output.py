@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from pilot.lib.text import one_line
 FORMATS = ("table", "json", "yaml")
 _GAP = "   "
 _WIDTH = 120
-"""Number of columns to which `fit` shortens tables that are not printed on a terminal."""
+"""Number of columns of tables and texts that are not printed on a terminal."""
 _NARROWEST = 20
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 SEVERITY_STYLES = {"info": "cyan", "warning": "yellow", "error": "bold red"}
@@ -68,7 +69,7 @@ def fit(part: TextTable, column: int) -> TextTable:
 
     The cells of a column and those that span all columns are shortened.
     """
-    most = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH
+    most = _columns()
     widths = _widths([tuple(map(str, row)) for row in (part.head, *part.rows)])
     left = max(_NARROWEST, most - sum(widths) + widths[column] - len(_GAP) * (len(widths) - 1))
     rows = [
@@ -78,6 +79,32 @@ def fit(part: TextTable, column: int) -> TextTable:
         for row in part.rows
     ]
     return part._replace(rows=rows)
+
+
+def wrap(part: TextTable, column: int) -> TextTable:
+    """Return a table that is not wider than the terminal, or than 120 columns without one, as far as possible.
+
+    The cells of a column continue in further rows.
+    """
+    widths = _widths([tuple(map(str, row)) for row in (part.head, *part.rows)])
+    left = max(_NARROWEST, _columns() - sum(widths) + widths[column] - len(_GAP) * (len(widths) - 1))
+    rows: list[Sequence[object]] = []
+    for row in part.rows:
+        first, *more = textwrap.wrap(one_line(str(row[column])), left, break_on_hyphens=False) or [""]
+        rows.append([first if position == column else cell for position, cell in enumerate(row)])
+        rows += [[text if position == column else "" for position in range(len(row))] for text in more]
+    return part._replace(rows=rows)
+
+
+def fold(text: str, indent: str, further: str) -> str:
+    """Return a text in lines that are as wide as the terminal, or 120 columns without one, and are indented."""
+    return textwrap.fill(
+        one_line(text), _columns(), initial_indent=indent, subsequent_indent=further, break_on_hyphens=False
+    )
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH
 
 
 def _shorten(text: str, width: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from pilot.cli.ctl.client import CommandError
@@ -15,7 +15,7 @@ INTERVAL = 0.1
 """Seconds between two requests to each replica."""
 PENDING = ("starting", "waiting", "sent", "unknown")
 """States of proxies that may still acknowledge the change."""
-HEAD = ("OBJECT", "REPLICA", "GENERATION", "AFFECTED", "ACKNOWLEDGED", "REJECTED", "PENDING", "NOT CONNECTED", "STATE")
+HEAD = ("OBJECT", "REPLICA", "GENERATION", "AFFECTED", "ACKNOWLEDGED", "REJECTED", "PENDING", "DISCONNECTED", "STATE")
 
 
 class Target(NamedTuple):
@@ -134,27 +134,29 @@ def wait_until_delivered(
         time.sleep(INTERVAL)
 
 
-def _reasons(rollouts: Iterable[Rollout], seconds: float, is_final: bool) -> Iterable[str]:
-    """Yield the reasons for which changes are not delivered."""
+def _reasons(rollouts: Iterable[Rollout], seconds: float, is_final: bool) -> Iterator[str]:
+    """Yield the reasons for which each change is not delivered."""
     for rollout in rollouts:
-        page, about = rollout.page, f"{rollout.target} at {rollout.replica}"
-        if rollout.is_delivered:
-            continue
-        for line in describe_lacking(page, ("refused",)) if page["current"] else ():
-            yield f"{about}: {line}"
-        if page["ignored"]:
-            yield f"{about}: the control plane ignores the namespace (discoverySelectors)"
-        elif not page["current"] and rollout.target.query.get("absent"):
-            yield f"{about}: the object still exists after {seconds:g}s; --for=delete waits until it is deleted"
-        elif not page["current"] and not page["exists"]:
-            yield f"{about}: the control plane has no such object after {seconds:g}s{_meant(page)}"
-        elif not page["current"]:
-            yield f"{about}: the control plane does not have this version after {seconds:g}s; see pilotctl problems"
-        elif not is_final:
-            number = sum(page[state] for state in PENDING)
-            proxies = "1 proxy has" if number == 1 else f"{number} proxies have"
-            lines = ", ".join(describe_lacking(page, PENDING)[:5])
-            yield f"{about}: {proxies} not acknowledged it after {seconds:g}s: {lines}"
+        if not rollout.is_delivered:
+            yield f"{rollout.target} at {rollout.replica}: {'; '.join(_reasons_of(rollout, seconds, is_final))}"
+
+
+def _reasons_of(rollout: Rollout, seconds: float, is_final: bool) -> Iterator[str]:
+    page = rollout.page
+    yield from describe_lacking(page, ("refused",)) if page["current"] else ()
+    if page["ignored"]:
+        yield "the control plane ignores the namespace (discoverySelectors)"
+    elif not page["current"] and rollout.target.query.get("absent"):
+        yield f"the object still exists after {seconds:g}s; --for=delete waits until it is deleted"
+    elif not page["current"] and not page["exists"]:
+        yield f"the control plane has no such object after {seconds:g}s{_meant(page)}"
+    elif not page["current"]:
+        yield f"the control plane does not have this version after {seconds:g}s; see pilotctl problems"
+    elif not is_final:
+        number = sum(page[state] for state in PENDING)
+        proxies = "1 proxy has" if number == 1 else f"{number} proxies have"
+        lines = ", ".join(describe_lacking(page, PENDING)[:5])
+        yield f"{proxies} not acknowledged it after {seconds:g}s: {lines}"
 
 
 def describe_lacking(page: dict[str, Any], states: Sequence[str] = ()) -> list[str]:

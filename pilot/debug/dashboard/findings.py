@@ -25,9 +25,10 @@ from pilot.debug.finding_parts import (
 )
 from pilot.debug.terms import not_responding, rejects
 from pilot.lib.text import cut
+from pilot.mesh.analysis.nack import REJECTED
 from pilot.mesh.tables.database import Mesh
 
-REJECTED, UNREADY = "refused", "no-ready-endpoint"
+UNREADY = "no-ready-endpoint"
 _APART = frozenset({REJECTED, UNREADY, "certificate-expired"})
 """Codes of errors that have their own sentences."""
 _SUSPECTS = ("EnvoyFilter", "VirtualService", "HTTPRoute", "Gateway", "DestinationRule")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
-from pilot.debug.object_delivery import STALE
+from pilot.debug.silence import STALE
 from pilot.debug.slices import collect_all
 from pilot.debug.sources import ConnectedProxy, Fleet
 from pilot.lib.text import cut

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
@@ -9,11 +10,13 @@ from itertools import islice
 from pilot.config.builtins import to_builtins
 from pilot.config.kinds.istio import DESTINATION_RULE, PEER_AUTHENTICATION, SERVICE_ENTRY, VIRTUAL_SERVICE
 from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, SERVICE
+from pilot.config.kubernetes.endpoint_slice import EndpointSlice
 from pilot.config.object import Object, ObjectKey
-from pilot.config.problem import ObjectRef, plain_ref
+from pilot.config.problem import ObjectRef, Problem, plain_ref
 from pilot.config.security.authorization_policy import AuthorizationPolicy, dry_run
 from pilot.debug.dashboard.callers import list_callers
 from pilot.debug.dashboard.mesh import (
+    MISSING,
     USABLE,
     MeshContext,
     MeshGraph,
@@ -45,11 +48,13 @@ from pilot.debug.pages.rejections import (
 )
 from pilot.debug.required_identity import identity_policies
 from pilot.debug.rule_text import MAX_ITEMS, show_rule
+from pilot.debug.silence import describe_silence
 from pilot.debug.slices import collect_all, collect_present
 from pilot.debug.sources import ConnectedProxy, Sources
 from pilot.debug.terms import first_names, not_responding, rejects
 from pilot.lib.labels import cut as cut_labels
 from pilot.lib.suggestion import did_you_mean
+from pilot.mesh.analysis.nack import REJECTED, likely_causes
 from pilot.mesh.model.facets import PolicySubjectKey
 from pilot.mesh.model.service import Registry, Service, ServiceRef
 from pilot.mesh.registry.endpoints import endpoints
@@ -66,8 +71,7 @@ MAX_COMPARED = 1000
 """Maximum number of services of a namespace whose names are compared with that of an unknown service."""
 MAX_REJECTING = 3
 """Maximum number of the service's own proxies whose rejections are listed, and of others that are explained."""
-REJECTED = "refused"
-"""The code of problems with objects from which proxies reject resources."""
+_EMPTY = "It has no endpoints, so requests get 503: no Pod matches its selector, or none is running."
 _UNPROTECTED = frozenset({"DISABLE", "SIMPLE"})
 """TLS modes of clients that a server with STRICT mutual TLS rejects."""
 
@@ -99,13 +103,13 @@ async def describe_service(sources: Sources, graph: MeshGraph, context: MeshCont
     ]
     reasons = [
         *_endpoint_reasons(db, facts, target),
-        *_proxy_reasons(context, ref),
+        *_proxy_reasons(context, ref, await _unhealthy_proxies(sources, target, proxies)),
         *await _rejections(sources, built_from),
-        *(reason for route in routes for reason in route.reasons),
+        *(reason for route in routes for reason in route.reasons if not _is_reported(reason, problems)),
         *_tls_reasons(facts, rules, peer_policies),
         *_access_reasons(policies),
-        *await _rejecting_proxies(sources, target, proxies),
     ]
+    shown = await collect_all(islice(_endpoints(db, target, proxies), MAX_ENDPOINTS))
     return {
         "host": ref.hostname,
         "namespace": ref.namespace,
@@ -126,10 +130,17 @@ async def describe_service(sources: Sources, graph: MeshGraph, context: MeshCont
         "identityBy": [plain_ref(row.ref) for row in identity_policies(policies)[:MAX_RULES]],
         "routes": [route.shown for route in routes],
         "rules": rules,
-        "endpoints": await collect_all(islice(_endpoints(db, target, proxies), MAX_ENDPOINTS)),
+        "endpoints": shown,
+        "connected": sum(bool(one["proxy"]) for one in shown),
         "reasons": [_plain_reason(sources, reason) for reason in reasons],
         "problems": [show_problem(sources, p) for p in await explain_problems(sources, problems[:MAX_RULES])],
     }
+
+
+def _is_reported(reason: ServiceReason, problems: Iterable[Problem]) -> bool:
+    """Return whether a problem reports the destination that is the reason."""
+    of_object = (p for p in problems if p.object == reason.object and p.code in MISSING)
+    return bool(reason.path) and any(p.path.startswith(f"{reason.path}.") for p in of_object)
 
 
 def _plain_reason(sources: Sources, reason: ServiceReason) -> Plain:
@@ -168,6 +179,7 @@ async def _proxies_by_ip(sources: Sources) -> Mapping[str, ConnectedProxy]:
 
 
 def _endpoints(db: Mesh, target: Service, proxies: Mapping[str, ConnectedProxy]) -> Iterator[Plain]:
+    unready = _unready_conditions(db, target)
     for e in endpoints(db, target.ref, target.ports[0].number) if target.ports else ():
         proxy = proxies.get(e.addresses[0]) if e.addresses else None
         labels = dict(e.labels)
@@ -176,6 +188,7 @@ def _endpoints(db: Mesh, target: Service, proxies: Mapping[str, ConnectedProxy])
             "port": e.port,
             "health": e.health,
             "ready": e.health in USABLE,
+            "condition": unready.get(e.addresses[0], "") if e.addresses else "",
             "workload": e.workload,
             "version": labels.get("version", ""),
             "locality": str(e.locality),
@@ -184,18 +197,40 @@ def _endpoints(db: Mesh, target: Service, proxies: Mapping[str, ConnectedProxy])
         }
 
 
-async def _rejecting_proxies(
+def _unready_conditions(db: Mesh, target: Service) -> Mapping[str, str]:
+    """Return the conditions of the EndpointSlices' endpoints that are not ready, by address."""
+    conditions = {}
+    for row in _slices(db, target):
+        for endpoint in row.spec.endpoints:
+            if endpoint.conditions.ready is False:
+                values = to_builtins(endpoint.conditions)
+                text = ", ".join(f"{name}: {str(value).lower()}" for name, value in values.items())
+                conditions.update(dict.fromkeys(endpoint.addresses, text))
+    return conditions
+
+
+def _slices(db: Mesh, target: Service) -> list[Object[EndpointSlice]]:
+    keys = ENDPOINT_SLICE.keys(db, "service", target.source) if target.registry is Registry.KUBERNETES else ()
+    return [row for key in sorted(keys) if (row := ENDPOINT_SLICE.get(db, key)) is not None]
+
+
+async def _unhealthy_proxies(
     sources: Sources, target: Service, proxies: Mapping[str, ConnectedProxy]
-) -> list[ServiceReason]:
-    """Return what the first of the service's proxies that reject resources say, and why."""
+) -> dict[str, list[ServiceReason]]:
+    """Return what the first of the service's proxies reject, and which of them are not responding, by the state."""
     first = endpoints(sources.db, target.ref, target.ports[0].number)[:MAX_ENDPOINTS] if target.ports else ()
     own = {c.id: c for e in first for address in e.addresses[:1] if (c := proxies.get(address)) is not None}
     rejecting = [c for c in own.values() if any(watch.last_error for watch in c.subscriptions.values())]
-    return [
-        ServiceReason("error", f"{connection.proxy.id} {rejection.text}", rejection.object)
-        for connection in rejecting[:MAX_REJECTING]
-        for rejection in await explain_rejections(sources, connection)
-    ]
+    now = time.time()
+    silent = [(c, text) for c in own.values() if c not in rejecting and (text := describe_silence(c, now))]
+    return {
+        "refused": [
+            ServiceReason("error", f"{c.proxy.id} {rejection.text_of_object}", next(iter(rejection.causes), None))
+            for c in rejecting[:MAX_REJECTING]
+            for rejection in await explain_rejections(sources, c)
+        ],
+        "stale": [ServiceReason("warning", f"{c.proxy.id} {text}.") for c, text in silent[:MAX_REJECTING]],
+    }
 
 
 def _endpoint_reasons(db: Mesh, facts: ServiceFacts, target: Service) -> Iterator[ServiceReason]:
@@ -203,7 +238,9 @@ def _endpoint_reasons(db: Mesh, facts: ServiceFacts, target: Service) -> Iterato
         yield ServiceReason("warning", "It has no ports.", _declaration(target))
     elif not facts.total:
         yield ServiceReason(
-            "warning", "It has no endpoints: no Pod matches its selector, or none is running.", _declaration(target)
+            "warning",
+            _EMPTY,
+            _declaration(target),
         )
     elif facts.is_unready:
         yield ServiceReason("error", _unready_text(facts.total), _endpoints_object(db, target))
@@ -214,24 +251,27 @@ def _endpoint_reasons(db: Mesh, facts: ServiceFacts, target: Service) -> Iterato
 
 def _endpoints_object(db: Mesh, target: Service) -> ObjectRef:
     """Return the first EndpointSlice of a service with an endpoint that is not ready, or else its declaration."""
-    keys = ENDPOINT_SLICE.keys(db, "service", target.source) if target.registry is Registry.KUBERNETES else ()
-    for key in sorted(keys):
-        row = ENDPOINT_SLICE.get(db, key)
-        if row is not None and any(e.conditions.ready is False for e in row.spec.endpoints):
-            return row.ref
-    return _declaration(target)
+    unready = (row.ref for row in _slices(db, target) if any(e.conditions.ready is False for e in row.spec.endpoints))
+    return next(unready, _declaration(target))
 
 
 def _unready_text(total: int) -> str:
-    return "Its only endpoint is not ready." if total == 1 else f"None of its {total} endpoints is ready."
+    if total == 1:
+        return "Its only endpoint is not ready, so requests get 503."
+    return f"None of its {total} endpoints is ready, so requests get 503."
 
 
-def _proxy_reasons(context: MeshContext, ref: ServiceRef) -> Iterator[ServiceReason]:
+def _proxy_reasons(
+    context: MeshContext, ref: ServiceRef, listed: Mapping[str, list[ServiceReason]]
+) -> Iterator[ServiceReason]:
+    """Yield the listed proxies that are unhealthy, or their number if there are more of them."""
     states = Counter(proxy.state for proxy in context.unhealthy if ref in proxy.services)
-    if count := states["refused"]:
+    if (count := states["refused"]) > len(listed["refused"]):
         yield ServiceReason("error", f"{count} of its proxies {rejects(count, ())}.")
-    if count := states["stale"]:
+    yield from listed["refused"]
+    if (count := states["stale"]) > len(listed["stale"]):
         yield ServiceReason("warning", f"{count} of its proxies {not_responding(count)}.")
+    yield from listed["stale"]
 
 
 async def _rejections(sources: Sources, refs: Iterable[ObjectRef]) -> list[ServiceReason]:
@@ -239,7 +279,11 @@ async def _rejections(sources: Sources, refs: Iterable[ObjectRef]) -> list[Servi
     reasons: list[ServiceReason] = []
     seen: set[tuple[str, str]] = set()
     for ref in refs:
-        nacks = [nack for nack in nacks_of(sources.db, ref) if (nack.proxy, nack.type_name) not in seen]
+        nacks = [
+            nack
+            for nack in nacks_of(sources.db, ref)
+            if (nack.proxy, nack.type_name) not in seen and ref in likely_causes(nack.objects)
+        ]
         seen.update((nack.proxy, nack.type_name) for nack in nacks)
         proxies: dict[tuple[str, str], list[str]] = {}
         for nack in nacks:

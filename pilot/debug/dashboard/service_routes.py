@@ -31,11 +31,15 @@ Place = tuple[str, str]
 
 
 class ServiceReason(NamedTuple):
-    """A reason for which requests to a service may fail. `severity` is "error" or "warning"."""
+    """A reason for which requests to a service may fail. `severity` is "error" or "warning".
+
+    `path` is that of the field of the object, or "" if it is not known.
+    """
 
     severity: str
     text: str
     object: ObjectRef | None = None
+    path: str = ""
 
     def plain(self) -> Plain:
         """Return the reason as a JSON object."""
@@ -152,11 +156,12 @@ def _destinations(route: Iterable[Any], capacities: Mapping[Place, Capacity]) ->
 
 
 def _rule_reasons(by: ObjectRef, path: str, to: list[Plain], http: HTTPRoute) -> Iterator[ServiceReason]:
-    for d in to:
+    for index, d in enumerate(to):
         if d["fault"] and (d["weight"] or len(to) == 1):
             name = d["host"] + (f", subset {d['subset']}" if d["subset"] else "")
             share = f"{d['weight']} % of its requests" if d["weight"] and len(to) > 1 else "its requests"
-            yield ServiceReason("error", f"{path} sends {share} to {name}: {d['fault']}.", by)
+            text = f"{path} sends {share} to {name}: {d['fault']}, so they get 503."
+            yield ServiceReason("error", text, by, f"{path}.route[{index}]")
     if faults := fault_texts(http):
         yield ServiceReason("warning", f"{path} {' and '.join(faults)}.", by)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -16,8 +17,10 @@ from pilot.config.security.authorization_policy import AuthorizationPolicy
 from pilot.debug.page import Later, Query, Refused
 from pilot.debug.pages.places import FilePlace, find_places
 from pilot.debug.pages.rejections import explain_problems
-from pilot.debug.slices import collect_all
+from pilot.debug.silence import silent_proxies
+from pilot.debug.slices import collect_all, collect_present
 from pilot.debug.sources import Sources
+from pilot.mesh.analysis.nack import REJECTED
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
 
@@ -88,19 +91,32 @@ def mesh(sources: Sources, query: Query) -> Any:
 
 
 async def problemz(sources: Sources, query: Query) -> Any:
-    """Return the current problems in users' objects. If the query contains `namespace`, include only objects in it.
+    """Return the current problems in users' objects. If the query contains `proxies`, include those of proxies that are
+    not responding.
 
-    Raise Refused if there is nothing in the namespace.
+    If it contains `namespace`, include only objects and proxies in it, and objects from which proxies in it reject
+    resources. Raise Refused if there is nothing in the namespace.
     """
     namespace = query.get("namespace")
-    problems = [
-        p for p in await collect_all(sources.problems()) if namespace is None or p.object.namespace == namespace
-    ]
+    every = await collect_all(sources.problems())
+    if query.get("proxies"):
+        every += await collect_present(silent_proxies(sources, time.time()))
+    problems: list[Problem] = await collect_present(
+        p if namespace is None or _concerns(sources.db, p, namespace) else None for p in every
+    )
     if namespace and not problems and not any(await collect_all(_is_in(sources, namespace))):
         raise Refused(404, f"there are no objects in the namespace {namespace!r}\n")
     problems = await explain_problems(sources, problems)
     places = await find_places(sources, ((p.object, p.path) for p in problems if not p.file))
     return await collect_all(plain_problem(_placed(p, places.get((p.object, p.path)))) for p in problems)
+
+
+def _concerns(db: Mesh, problem: Problem, namespace: str) -> bool:
+    """Return whether a problem's object is in a namespace, or is rejected by a proxy in it."""
+    if problem.object.namespace == namespace or problem.code != REJECTED:
+        return problem.object.namespace == namespace
+    proxies = (db.proxies.peek(key.proxy) for key in db.nacks.keys("object", problem.object))
+    return any(proxy is not None and proxy.namespace == namespace for proxy in proxies)
 
 
 def _is_in(sources: Sources, namespace: str) -> Iterator[bool]:

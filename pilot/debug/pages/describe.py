@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,9 +11,11 @@ from pilot.config.problem import Problem, Severity
 from pilot.debug.hidden_services import effect_on_proxy
 from pilot.debug.page import Query, requested_connection
 from pilot.debug.pages.rejections import explain_problems, explain_rejections, show_problem
+from pilot.debug.silence import describe_silence
 from pilot.debug.slices import collect_present
 from pilot.debug.sources import ConnectedProxy, Sources
 from pilot.envoy.listener.inbound.inbound_chain_keys import accepted_mtls
+from pilot.mesh.analysis.nack import REJECTED
 from pilot.mesh.gateways.gateways import gateway_selection_key
 from pilot.mesh.model.facets import ServiceTarget
 from pilot.mesh.model.proxy import NodeType
@@ -21,6 +24,7 @@ from pilot.mesh.registry.service_targets import service_targets
 from pilot.mesh.registry.workloads import proxy_labels
 from pilot.mesh.security.policies import proxy_policies
 from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.nacks import nacks_of
 from pilot.mesh.traffic.destination_rules import inbound_merged_rule_key, merged_rule
 from pilot.mesh.traffic.virtual_services import ViewerKey, virtual_services_for, virtual_services_of
 
@@ -43,6 +47,7 @@ async def describe(sources: Sources, query: Query) -> Any:
         "namespace": proxy.namespace,
         "labels": _labels(db, connection),
         "rejections": [rejection.text for rejection in await explain_rejections(sources, connection)],
+        "silence": describe_silence(connection, time.time()),
     }
     applied = proxy_policies(db, node_id).applied
     policies = {kind: _names(keys) for kind, keys in applied}
@@ -59,7 +64,10 @@ async def describe(sources: Sources, query: Query) -> Any:
         objects |= {("DestinationRule", name) for one in services for name in one["destinationRules"]}
     objects |= {(kind, name) for kind, names in policies.items() for name in names}
     problems: list[Problem] = await collect_present(
-        p if (p.object.kind.name, f"{p.object.namespace}/{p.object.name}") in objects else None
+        p
+        if (p.object.kind.name, f"{p.object.namespace}/{p.object.name}") in objects
+        and not (p.code == REJECTED and any(nack.proxy == proxy.id for nack in nacks_of(db, p.object)))
+        else None
         for p in sources.problems()
     )
     problems.sort(key=lambda problem: _WORST_FIRST.index(problem.severity))

@@ -118,6 +118,7 @@ def _resource_status(watch: WatchedType) -> dict[str, str]:
         "acked": watch.nonce_acked,
         "sentTime": format_time(watch.sent_at),
         "lastError": watch.last_error,
+        "rejectedSince": format_time(watch.rejected_since) if watch.last_error and watch.rejected_since else "",
     }
     return {name: value for name, value in shown.items() if value}
 

@@ -16,15 +16,16 @@ from pilot.config.networking.virtual_service import VirtualService
 from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef, Problem, plain_problem
 from pilot.debug.hidden_services import hiding_sidecar
-from pilot.debug.object_delivery import ERROR_LENGTH, find_delivery
+from pilot.debug.object_delivery import ERROR_LENGTH, find_delivery, name_causes
 from pilot.debug.pages.config_dump import resources_of
 from pilot.debug.slices import collect_present
 from pilot.debug.sources import ConnectedProxy, Sources
+from pilot.debug.terms import rejects, since
 from pilot.envoy.names import ClusterName, outbound_cluster, parse_cluster
 from pilot.lib.text import cut
 from pilot.lib.xds_types import BY_SHORT_NAME, short_name
 from pilot.mesh.analysis.destination import services_named
-from pilot.mesh.analysis.nack import sort_suspects
+from pilot.mesh.analysis.nack import likely_causes
 from pilot.mesh.analysis.virtual_service import destinations
 from pilot.mesh.model.nack import NackKey
 from pilot.mesh.tables.database import Mesh
@@ -70,10 +71,26 @@ def last_change(sources: Sources, ref: ObjectRef) -> float:
 
 
 class ProxyRejection(NamedTuple):
-    """The rejection of a type by a proxy. `text` continues the name of the proxy. `object` is a cause, if known."""
+    """The rejection of a type by a proxy.
 
-    text: str
-    object: ObjectRef | None
+    `action` continues the name of the proxy: what it rejects, and since when. `causes` are the objects that are known
+    to cause it, the most likely first. `error` is Envoy's message, with an explanation.
+    """
+
+    action: str
+    causes: tuple[ObjectRef, ...]
+    error: str
+
+    @property
+    def text(self) -> str:
+        """Return everything about the rejection as a phrase that continues the name of the proxy."""
+        because = f" because of {name_causes(self.causes)}" if self.causes else ""
+        return f"{self.action}{because}: {self.error}"
+
+    @property
+    def text_of_object(self) -> str:
+        """Return the phrase for a place that already names the first cause."""
+        return self.text if self.causes[1:] else f"{self.action}: {self.error}"
 
 
 async def explain_rejections(
@@ -88,12 +105,12 @@ async def explain_rejections(
         if not watch.last_error:
             continue
         nack = sources.db.nacks.peek(NackKey(connection.proxy_key, url))
-        causes = sort_suspects(nack.objects) if nack is not None else []
-        of = f", built from {' and '.join(map(_name, causes[:3]))}" if causes else ""
+        causes = likely_causes(nack.objects) if nack is not None else []
         cause, error = causes[0] if causes else None, "" if is_brief else watch.last_error
         why = await explain_error(sources, connection, error, cause)
-        text = f"rejected {short_name(url).upper()}{of}: {cut(watch.last_error, ERROR_LENGTH)}"
-        rejections.append(ProxyRejection("; ".join(filter(None, (text, why))), cause))
+        text = "; ".join(filter(None, (cut(watch.last_error, ERROR_LENGTH), why)))
+        action = f"{rejects(1, [short_name(url)])}{since(watch.rejected_since)}"
+        rejections.append(ProxyRejection(action, tuple(causes), text))
     return rejections
 
 

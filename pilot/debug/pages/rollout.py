@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pilot.config.kind import AnyKind
 from pilot.config.object import ObjectKey, RegistryKey
-from pilot.config.problem import ObjectRef, Severity, plain_problem
-from pilot.debug.object_delivery import LISTED, ObjectDelivery, find_delivery
+from pilot.config.problem import ObjectRef, Severity, plain_problem, plain_ref
+from pilot.debug.object_delivery import LISTED, ObjectDelivery, find_delivery, rejection_causes
 from pilot.debug.page import Query, Refused
 from pilot.debug.pages.rejections import MAX_EXPLAINED, explain_cluster, unknown_cluster
 from pilot.debug.slices import collect_present
 from pilot.debug.sources import CommittedObject, ConnectedProxy, Sources
 from pilot.lib.suggestion import closest, did_you_mean
 
+MAX_REJECTING = 100
+"""Maximum number of proxies whose rejections are attributed to objects in the history."""
 _COMPARED = 1000
 """Maximum number of names that are compared with the name of an object that does not exist."""
 
@@ -66,17 +69,50 @@ async def rollout(sources: Sources, query: Query) -> Any:
 async def history(sources: Sources, query: Query) -> Any:
     """Return the last changes, newest first, with what they made the control plane compute and write.
 
-    `errors` are the current errors of the objects that were not changed again. `requests` is the cost of what proxies
-    requested, and `others` that of older changes. `total` is the sum of all.
+    `errors` are the current errors of the objects that were not changed again. `refusedFor` are the objects because of
+    which proxies have rejected a change and still do, with the number of proxies. `requests` is the cost of what
+    proxies requested, and `others` that of older changes. `total` is the sum of all.
     """
     changes = sources.changes
     errors = await collect_present(p if p.severity is Severity.ERROR else None for p in sources.problems())
+    rejecting = await _rejecting(sources)
+    shown = [
+        change | {"refusedFor": _refused_for(change["number"], rejecting) if change.get("refused") else []}
+        for change in changes.list_plain(errors)
+    ]
     return {
-        "changes": changes.list_plain(errors),
+        "changes": shown,
         "requests": changes.requests.plain(),
         "others": changes.others.plain(),
         "total": changes.total().plain(),
     }
+
+
+class _Rejecting(NamedTuple):
+    """A proxy that rejects resources, and the objects that may be the cause."""
+
+    connection: ConnectedProxy
+    causes: tuple[ObjectRef, ...]
+
+
+async def _rejecting(sources: Sources) -> list[_Rejecting]:
+    """Return the first proxies that reject resources for known causes."""
+    every: list[_Rejecting] = await collect_present(
+        _Rejecting(connection, causes) if (causes := rejection_causes(sources, connection)) else None
+        for connection in sources.fleet.connections()
+    )
+    return every[:MAX_REJECTING]
+
+
+def _refused_for(number: int, rejecting: Sequence[_Rejecting]) -> list[dict[str, Any]]:
+    """Return the objects because of which proxies have rejected a change, with the number of proxies."""
+    counts = Counter(
+        ref
+        for one in rejecting
+        if number > one.connection.last_event and one.connection.refusal(number)
+        for ref in one.causes
+    )
+    return [plain_ref(ref) | {"proxies": count} for ref, count in counts.most_common(LISTED)]
 
 
 async def _lacking(

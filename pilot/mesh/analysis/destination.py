@@ -21,19 +21,19 @@ def services_named(db: Mesh, hostname: str) -> tuple[Service, ...]:
     return tuple(one for one in services if one is not None)
 
 
-def check_destination(db: Mesh, to: Destination | None, clients: Iterable[str]) -> Problems:
+def check_destination(db: Mesh, to: Destination | None, clients: Iterable[str], effect: str = "") -> Problems:
     """Yield the problems of a destination, whose host must be fully qualified.
 
     `clients` are the namespaces of the clients. At least one of them must have an applicable DestinationRule that
-    defines the subset.
+    defines the subset. `effect` continues the message, and says what happens to requests if there is no cluster.
     """
     if to is None:
         return
     services = services_named(db, to.host)
     if not services:
-        yield error("destination-not-found", "host", f"service {to.host} not found")
+        yield error("destination-not-found", "host", f"service {to.host} not found{effect}")
         return
-    yield from below("port", _check_port(services, to))
+    yield from below("port", _check_port(services, to, effect))
     if not to.subset:
         return
     subsets = {
@@ -41,13 +41,13 @@ def check_destination(db: Mesh, to: Destination | None, clients: Iterable[str]) 
     }
     if to.subset not in subsets:
         text = f"no DestinationRule for {to.host} defines the subset {to.subset}"
-        listed = f"; defined are {', '.join(sorted(subsets)[:LISTED])}" if subsets else ""
-        yield error("subset-not-found", "subset", text + listed)
+        listed = f" (defined are {', '.join(sorted(subsets)[:LISTED])})" if subsets else ""
+        yield error("subset-not-found", "subset", text + listed + effect)
 
 
-def _check_port(services: tuple[Service, ...], to: Destination) -> Problems:
+def _check_port(services: tuple[Service, ...], to: Destination, effect: str) -> Problems:
     if to.port is not None:
         if not any(s.port(to.port.number) for s in services):
-            yield warning("port-not-found", "number", f"{to.host} has no port {to.port.number}")
+            yield warning("port-not-found", "number", f"{to.host} has no port {to.port.number}{effect}")
     elif all(len({p.number for p in s.ports}) > 1 for s in services):
         yield info("port-not-said", "", f"{to.host} has several ports; the port of the request is used")

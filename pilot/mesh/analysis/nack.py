@@ -10,6 +10,10 @@ from pilot.mesh.analysis.check import Check
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.nacks import RejectionKey, describe_nacks, nacks_in, rejections
 
+REJECTED = "refused"
+"""The code of problems with objects from which proxies reject resources."""
+_NAMED = 3
+"""Maximum number of other objects that a problem names."""
 _SUSPECTS = ("EnvoyFilter", "VirtualService", "HTTPRoute", "Gateway", "DestinationRule")
 """Kinds that cause most rejections, the most likely first."""
 
@@ -22,8 +26,19 @@ def nack_problems(db: Mesh, rejection: RejectionKey) -> tuple[Problem, ...]:
     """
     first, *others = sort_suspects(rejection.objects) or (ObjectRef(),)
     text = describe_nacks(nacks_in(db, rejection))
-    also = f" (also built from {', '.join(map(_name, others))})" if others else ""
-    return (Problem(code="refused", object=first, message=text + also),)
+    rest = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    also = f" (also built from {', '.join(map(_name, others[:_NAMED]))}{rest})" if others else ""
+    return (Problem(code=REJECTED, object=first, message=text + also),)
+
+
+def likely_causes(objects: Iterable[ObjectRef]) -> list[ObjectRef]:
+    """Return the objects that may have caused a rejection, the most likely first.
+
+    If there are EnvoyFilters, these are only the EnvoyFilters: the fields of other kinds are validated, and patches are
+    not.
+    """
+    suspects = sort_suspects(objects)
+    return [ref for ref in suspects if ref.kind.name == _SUSPECTS[0]] or suspects
 
 
 def sort_suspects(objects: Iterable[ObjectRef]) -> list[ObjectRef]:

@@ -137,8 +137,23 @@ def _check_match_gateways(spec: VirtualService) -> Problems:
 
 
 def _check_destinations(db: Mesh, spec: VirtualService, clients: Iterable[str]) -> Problems:
+    effects = dict(_effects(spec))
     for path, to in destinations(spec):
-        yield from below(path, check_destination(db, to, clients))
+        yield from below(path, check_destination(db, to, clients, effects.get(path, "")))
+
+
+def _effects(spec: VirtualService) -> Iterator[tuple[str, str]]:
+    """Yield the paths of destinations of requests, and what happens to requests if there is no cluster for them."""
+    for r, rule in enumerate(spec.http):
+        total = sum(weighted.weight for weighted in rule.route)
+        for d, weighted in enumerate(rule.route):
+            share = "requests get" if len(rule.route) == 1 else f"{weighted.weight} of {total} requests get"
+            if weighted.weight or len(rule.route) == 1:
+                yield f"http[{r}].route[{d}].destination", f", so {share} 503"
+    for part in ("tls", "tcp"):
+        for r, other in enumerate(getattr(spec, part)):
+            for d, _ in enumerate(other.route):
+                yield f"{part}[{r}].route[{d}].destination", ", so connections are closed"
 
 
 def destinations(spec: VirtualService) -> Iterable[tuple[str, Destination | None]]:

@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from pilot.cli.ctl.command import with_client, with_output
-from pilot.cli.ctl.commands.service_parts import reason_table, service_parts
+from pilot.cli.ctl.commands.service_parts import reason_lines, service_parts
 from pilot.cli.ctl.completions import complete_namespaces, complete_proxies
-from pilot.cli.ctl.output import CommandResult, TextTable, name_of
+from pilot.cli.ctl.output import CommandResult, Part, TextTable, fold, name_of
 from pilot.cli.ctl.replicas import Replicas
 
 SERVICE = ("svc", "service")
@@ -52,15 +52,14 @@ def _service_name(text: str, namespace: str) -> tuple[str, str]:
     return text, namespace or place
 
 
-def _parts(page: dict[str, Any]) -> Iterator[str | TextTable]:
+def _parts(page: dict[str, Any]) -> Iterator[Part]:
     yield f"{page['proxy']} ({page['type']}, {page['version'] or 'no version'})"
-    yield from (f"{page['proxy']} {text}" for text in page["rejections"])
+    yield from (fold(f"It {text}.", "", "  ") for text in (*page["rejections"], page.get("silence")) if text)
+    yield from reason_lines(page)
     yield ""
-    if (table := reason_table(page)).rows:
-        yield from ("Why requests may fail:", table, "")
     yield from _gateways(page["gateways"]) if "gateways" in page else _services(page["services"])
     yield ""
-    if sidecar := page.get("sidecar"):
+    if (sidecar := page.get("sidecar")) and sidecar["hidden"]:
         name, hidden, total = name_of(sidecar["sidecar"]), sidecar["hidden"], sidecar["hidden"] + sidecar["services"]
         yield from (f"Sidecar {name} hides {hidden} of {total} services from it.", "")
     rows = [(kind, name) for kind, names in page["policies"].items() for name in names]

@@ -15,7 +15,14 @@ from pilot.cli.ctl.replicas import Replicas
 @with_output
 @with_client
 def problems(client: Replicas, selection: Selection) -> CommandResult:
-    """List configuration problems, the worst first."""
+    """List problems of objects and of proxies, the worst first.
+
+    These are mistakes in the configuration, objects from which proxies reject resources, and proxies that are not
+    responding. With --namespace, they are those of the objects and the proxies in it, and of objects elsewhere from
+    which its proxies reject resources.
+    """
     namespace = selection.namespace
-    findings = selection.apply(client.get("problemz", **({"namespace": namespace} if namespace is not None else {})))
-    return selection.show(findings, "No problems.")
+    query = {"namespace": namespace} if namespace is not None else {}
+    findings = selection.apply(client.get("problemz", proxies="true", **query))
+    within = f" in the namespace {namespace}; pilotctl problems lists those of all" if namespace else ""
+    return selection.show(findings, f"No problems{within}.")

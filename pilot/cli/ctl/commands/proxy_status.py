@@ -8,7 +8,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from rich.text import Text
@@ -131,11 +131,12 @@ def _parts(selection: list[Status], proxies: list[Status]) -> Iterator[Part]:
         types = _columns(selection)
         head = ("NAME", "CLUSTER", "TYPE", *(name.upper() for name in types), "VERSION")
         yield TextTable(head, [_row(proxy, types) for proxy in selection])
-    reasons: dict[str, list[str]] = {}
+    reasons: dict[Reason, dict[str, str]] = {}
     for proxy in selection:
-        for reason in _reasons(proxy):
-            reasons.setdefault(reason, []).append(proxy["proxy"])
-    yield from (f"{_some(names)} {reason}" for reason, names in itertools.islice(reasons.items(), _SHOWN_REASONS))
+        for reason, since in _reasons(proxy):
+            reasons.setdefault(reason, {})[proxy["proxy"]] = since
+    for reason, times in itertools.islice(reasons.items(), _SHOWN_REASONS):
+        yield f"{_some(list(times))} {reason.text(min(times.values()))}"
     if len(reasons) > _SHOWN_REASONS:
         yield f"… and {len(reasons) - _SHOWN_REASONS} more reasons; pilotctl proxy-status PROXY shows those of a proxy"
     counts = Counter(map(worst_state, proxies))
@@ -199,7 +200,8 @@ def _details(client: Replicas, proxies: Iterable[dict[str, Any]]) -> Iterator[st
         ]
         yield TextTable(("TYPE", "STATE", "SENT", "ACKNOWLEDGED", "TIME"), rows)
         rejections = _explained(client, proxy) if worst_state(proxy) == "ERROR" else []
-        yield from (f"{proxy['proxy']} {reason}" for reason in (*rejections, *_delays(proxy)))
+        delays = [reason.text(since) for reason, since in _delays(proxy)]
+        yield from (f"{proxy['proxy']} {text}" for text in (*rejections, *delays))
 
 
 def _explained(client: Replicas, proxy: Status) -> list[str]:
@@ -207,26 +209,39 @@ def _explained(client: Replicas, proxy: Status) -> list[str]:
     try:
         return [str(text) for text in client.get("describe", proxyID=proxy["proxy"])["rejections"]]
     except (CommandError, KeyError):  # the proxy has disconnected, or the control plane is older
-        return list(_rejections(proxy))
+        return [reason.text(since) for reason, since in _rejections(proxy)]
 
 
-def _reasons(proxy: Status) -> Iterator[str]:
-    """Yield why the proxy is not in sync, for each resource type that it rejected or has not acknowledged."""
+class Reason(NamedTuple):
+    """A reason for which proxies are not in sync: what they did, and Envoy's error or ""."""
+
+    action: str
+    error: str = ""
+
+    def text(self, since: str) -> str:
+        """Return the reason as a phrase, with an RFC 3339 time or ""."""
+        moment = f" since {since[:19].replace('T', ' ')} UTC" if since else ""
+        return f"{self.action}{moment}{f': {self.error}' if self.error else ''}"
+
+
+def _reasons(proxy: Status) -> Iterator[tuple[Reason, str]]:
+    """Yield why the proxy is not in sync, for each resource type that it rejected or has not acknowledged, and since
+    when."""
     yield from _rejections(proxy)
     yield from _delays(proxy)
 
 
-def _rejections(proxy: Status) -> Iterator[str]:
+def _rejections(proxy: Status) -> Iterator[tuple[Reason, str]]:
     for url, resource in sorted(proxy.get("resources", {}).items()):
         if resource.get("lastError"):
-            yield one_line(f"rejected {short_name(url).upper()}: {resource['lastError']}")
+            reason = Reason(f"rejected {short_name(url).upper()}", one_line(resource["lastError"]))
+            yield reason, resource.get("rejectedSince", "")
 
 
-def _delays(proxy: Status) -> Iterator[str]:
+def _delays(proxy: Status) -> Iterator[tuple[Reason, str]]:
     for url, resource in sorted(proxy.get("resources", {}).items()):
         if state(resource) == "STALE":
-            since = resource.get("sentTime", "the last change")
-            yield f"has not acknowledged {short_name(url).upper()} since {since}"
+            yield Reason(f"has not acknowledged {short_name(url).upper()}"), resource.get("sentTime", "")
 
 
 def _comparison(client: Replicas, proxy: str, envoy: EnvoyDump) -> CommandResult:

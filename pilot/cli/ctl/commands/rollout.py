@@ -41,14 +41,24 @@ def status(client: Replicas, objects: tuple[str, ...], namespace: str) -> Comman
     such as vs. As with istioctl, KIND NAME.NAMESPACE is also accepted.
 
     The table shows for each replica how many connected proxies each object affects, and how many of them have
-    acknowledged or rejected its last change. The lines below it name the others and the errors of the objects. Use
-    `pilotctl wait` to wait for the proxies.
+    acknowledged or rejected its last change. DISCONNECTED counts proxies that have closed their streams before they
+    responded; they get the current configuration when they connect again. The lines below the table name the others and
+    the errors of the objects. Use `pilotctl wait` to wait for the proxies.
     """
     rollouts = read_rollouts(client, named_targets(objects, namespace))
     refuse_unknown(rollouts)
-    lines = [f"{one.target}: {line}" for one in rollouts for line in (*_errors(one.page), *describe_lacking(one.page))]
+    lines = [f"{one.target}: {line}" for one in rollouts for line in _lines(one.page)]
     pages = [{"replica": one.replica, "state": one.state, **one.page} for one in rollouts]
     return CommandResult(pages, [rollout_table(rollouts), *dict.fromkeys(lines)])
+
+
+def _lines(page: dict[str, Any]) -> Iterator[str]:
+    """Yield the errors of an object, the proxies that lack its last change, and the number of disconnected ones."""
+    yield from _errors(page)
+    yield from describe_lacking(page)
+    if number := page["disconnected"]:
+        proxies = "1 proxy" if number == 1 else f"{number} proxies"
+        yield f"{proxies} disconnected before responding, and will get it when connecting again"
 
 
 def _errors(page: dict[str, Any]) -> list[str]:
@@ -107,7 +117,7 @@ def _table(changes: list[dict[str, Any]], head: tuple[str, ...], most: int | Non
     rows: list[Sequence[object]] = []
     for change in changes:
         cells = _cells(change)
-        lines = (*map(_name, change["objects"][1:_NAMED]), *_fields(change, most))
+        lines = (*map(_name, change["objects"][1:_NAMED]), *_fields(change, most), *_rejections(change))
         rows += [[cells[name] for name in head], *([f"  {line}"] for line in lines)]
     return TextTable(head, rows)
 
@@ -161,6 +171,17 @@ def _fields(change: dict[str, Any], most: int | None) -> Iterator[str]:
         left = len(fields) - number if number == most else 0
         more = f" and {left} more {'field' if left == 1 else 'fields'}" if left else ""
         yield f"{path}{values}{more}"
+
+
+def _rejections(change: dict[str, Any]) -> Iterator[str]:
+    """Yield that proxies have rejected a change because of objects that it has not changed."""
+    own = {(o["kind"], o["namespace"], o["name"]) for o in change["objects"]}
+    causes = [ref for ref in change.get("refusedFor", ()) if (ref["kind"], ref["namespace"], ref["name"]) not in own]
+    if len(causes) == len(change.get("refusedFor", ())):
+        for ref in causes[:_NAMED]:
+            proxies = "1 proxy" if ref["proxies"] == 1 else f"{ref['proxies']} proxies"
+            cause = f"{ref['kind']} {ref['namespace']}/{ref['name']}"
+            yield f"rejected by {proxies} because of {cause}, not because of this change"
 
 
 def _name(one: dict[str, Any]) -> str:

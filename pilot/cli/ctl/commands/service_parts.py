@@ -6,26 +6,39 @@ import datetime
 from collections.abc import Iterator
 from typing import Any
 
-from pilot.cli.ctl.output import TextTable
+from rich.text import Text
+
+from pilot.cli.ctl.output import SEVERITY_STYLES, Part, TextTable, fold, wrap
 
 Plain = dict[str, Any]
 _PLAINTEXT = {"STRICT": "rejected (STRICT)", "PERMISSIVE": "accepted (PERMISSIVE)", "DISABLE": "expected (DISABLE)"}
+SEVERITIES = tuple(SEVERITY_STYLES)
+"""All severities, the worst last."""
+_TIME = "%Y-%m-%d %H:%M:%S UTC"
+_ENVOY_STATUS = {"UnHealthy": "UNHEALTHY or not sent", "Draining": "DRAINING", "Terminating": "not sent"}
+"""The health status in Envoy of endpoints that are not ready."""
+_NO_SIDECAR = (
+    "No sidecar of its endpoints is connected here. "
+    "Workloads without a sidecar accept plain text, and no policy applies to them."
+)
 _REQUESTS = (("requests", "*"), ("exceptions", "-"))
 
 
-def service_parts(page: Plain) -> Iterator[str | TextTable]:
+def service_parts(page: Plain) -> Iterator[Part]:
     """Yield the parts of the answer of `/debug/dashboard/service`."""
     ready = f"{page['ready']} of {page['total']} endpoints ready"
     yield f"{page['host']} in {page['namespace']}: {ready}"
+    yield from reason_lines(page)
     if page["mtls"]:  # it is not known without endpoints
         yield plaintext_line(page["mtls"], page["mtlsBy"], page["identityBy"])
+        if not page["connected"]:
+            yield _NO_SIDECAR
+    yield from map(_hidden, page["hiddenBy"])
     for title, table in (
-        ("Why requests may fail:", reason_table(page)),
-        ("Hidden by Sidecars:", _hidden(page["hiddenBy"])),
         ("Callers:", _callers(page["callers"])),
-        ("Routes:", _routes(page["routes"])),
+        ("Routes:", wrap(_routes(page["routes"]), 3)),
         ("Destination rules:", _rules(page["rules"])),
-        ("Policies:", _policies(page["policies"])),
+        ("Policies:", wrap(_policies(page["policies"]), 2)),
         ("Endpoints:", _endpoints(page["endpoints"])),
     ):
         if table.rows:
@@ -50,27 +63,26 @@ def _name(ref: Plain | None) -> str:
     return f"{ref['kind']} {ref['namespace']}/{ref['name']}" if ref else "-"
 
 
-def reason_table(page: Plain) -> TextTable:
-    """Return a table of what makes requests fail according to the page of a service or a proxy."""
-    rows = [
-        (reason["severity"], _name(reason["object"]), _time(reason.get("changed")), reason["text"])
-        for reason in page.get("reasons", ())
-    ]
-    rows += [
-        (p["severity"], _name(p), _time(p.get("changed")), ": ".join(filter(None, (p.get("path"), p["message"]))))
+def reason_lines(page: Plain) -> Iterator[str | Text]:
+    """Yield what makes requests fail according to the page of a service or a proxy, the worst first."""
+    reasons = [(r["severity"], r["object"], r.get("changed"), r["text"]) for r in page.get("reasons", ())]
+    reasons += [
+        (p["severity"], p, p.get("changed"), ": ".join(filter(None, (p.get("path"), p["message"]))))
         for p in page.get("problems", ())
     ]
-    return TextTable(("SEVERITY", "OBJECT", "LAST CHANGE (UTC)", "REASON"), rows)
+    reasons.sort(key=lambda reason: -SEVERITIES.index(reason[0]))
+    if reasons:
+        yield "Why requests may fail:"
+    for severity, ref, changed, text in reasons:
+        subject = f" in {_name(ref)}" if ref else ""
+        moment = f" (changed {datetime.datetime.fromtimestamp(changed, datetime.UTC):{_TIME}})" if changed else ""
+        lines = fold(f"{severity.capitalize()}{subject}{moment}: {text}", "  ", "    ")
+        yield Text.assemble("  ", (severity.capitalize(), SEVERITY_STYLES[severity]), lines[2 + len(severity) :])
 
 
-def _time(seconds: float | None) -> str:
-    moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC) if seconds else None
-    return f"{moment:%Y-%m-%d %H:%M:%S}" if moment is not None else "-"
-
-
-def _hidden(effects: list[Plain]) -> TextTable:
-    rows = [(_name(effect["sidecar"]), effect["namespace"], effect["proxies"]) for effect in effects]
-    return TextTable(("OBJECT", "NAMESPACE", "PROXIES"), rows)
+def _hidden(effect: Plain) -> str:
+    proxies = "1 proxy" if effect["proxies"] == 1 else f"{effect['proxies']} proxies"
+    return f"{_name(effect['sidecar'])} hides it from {proxies} of the namespace {effect['namespace']}."
 
 
 def _callers(callers: list[Plain]) -> TextTable:
@@ -127,11 +139,18 @@ def _endpoints(endpoints: list[Plain]) -> TextTable:
     rows = [
         (
             f"{e['address']}:{e['port']}",
-            "ready" if e["ready"] else "not ready",
+            _state(e),
+            _ENVOY_STATUS.get(e.get("health", ""), "HEALTHY"),
             e["workload"] or "-",
             e["version"] or "-",
             e["proxy"] or "-",
         )
         for e in endpoints
     ]
-    return TextTable(("ADDRESS", "STATE", "WORKLOAD", "VERSION", "PROXY"), rows)
+    return TextTable(("ADDRESS", "STATE", "IN ENVOY", "WORKLOAD", "VERSION", "PROXY"), rows)
+
+
+def _state(endpoint: Plain) -> str:
+    """Return whether an endpoint is ready, with the conditions in its EndpointSlice if it is not."""
+    condition = f" ({endpoint['condition']})" if endpoint.get("condition") else ""
+    return "ready" if endpoint["ready"] else f"not ready{condition}"

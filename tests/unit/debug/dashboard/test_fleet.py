@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pilot.debug.dashboard.fleet import UNHEALTHY, ProxyRows, list_proxies, snapshot_stream
-from pilot.debug.object_delivery import STALE
+from pilot.debug.silence import STALE
 from pilot.lib.xds_types import BY_SHORT_NAME
 from testing.mesh.debug_server import FakeConnection, FakeFleet, FakeWatch
 from testing.mesh.world import proxy

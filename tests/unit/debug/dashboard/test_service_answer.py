@@ -60,6 +60,7 @@ async def test_healthy_service() -> None:
             "port": 8080,
             "health": "Healthy",
             "ready": True,
+            "condition": "",
             "workload": answer["endpoints"][0]["workload"],
             "version": "v1",
             "locality": "",
@@ -73,19 +74,25 @@ async def test_healthy_service() -> None:
 @pytest.mark.parametrize(
     ("objects", "expected"),
     [
-        ((WEB,), ("warning", "It has no endpoints: no Pod matches its selector, or none is running.")),
-        ((WEB, POD, endpoint_slice("web", UNREADY)), ("error", "Its only endpoint is not ready.")),
+        (
+            (WEB,),
+            ("warning", "It has no endpoints, so requests get 503: no Pod matches its selector, or none is running."),
+        ),
+        ((WEB, POD, endpoint_slice("web", UNREADY)), ("error", "Its only endpoint is not ready, so requests get 503.")),
         (
             (WEB, POD, endpoint_slice("web", READY, at("10.0.0.2", conditions="{ready: false}"))),
             ("warning", "1 of its 2 endpoints are not ready."),
         ),
         (
             (WEB, POD, SLICE, route("{destination: {host: gone.example}}")),
-            ("error", "spec.http[0] sends its requests to gone.example: the host does not exist."),
+            ("error", "spec.http[0] sends its requests to gone.example: the host does not exist, so they get 503."),
         ),
         (
             (WEB, POD, SLICE, IDLE, route("{destination: {host: idle}}")),
-            ("error", "spec.http[0] sends its requests to idle.a.svc.cluster.local: it has no endpoints."),
+            (
+                "error",
+                "spec.http[0] sends its requests to idle.a.svc.cluster.local: it has no endpoints, so they get 503.",
+            ),
         ),
         (
             (
@@ -96,12 +103,13 @@ async def test_healthy_service() -> None:
             ),
             (
                 "error",
-                f"spec.http[0] sends 20 % of its requests to {HOST}, subset v3: no DestinationRule has the subset v3.",
+                f"spec.http[0] sends 20 % of its requests to {HOST}, subset v3: no DestinationRule has the subset v3, so "
+                "they get 503.",
             ),
         ),
         (
             (WEB, POD, SLICE, SUBSETS, route("{destination: {host: web, subset: v2}}")),
-            ("error", f"spec.http[0] sends its requests to {HOST}, subset v2: it has no endpoints."),
+            ("error", f"spec.http[0] sends its requests to {HOST}, subset v2: it has no endpoints, so they get 503."),
         ),
         (
             (
@@ -155,7 +163,7 @@ async def test_unhealthy_proxies_and_problems_of_the_service_are_reported() -> N
 async def test_rejections_of_the_service_s_own_proxies_are_listed() -> None:
     client = connection("web-0.a", rds=rejected())
     answer = await describe(WEB, POD, SLICE, proxies=(client,))
-    assert reasons(answer) == [("error", "web-0.a rejected RDS: no")]
+    assert reasons(answer) == [("error", "web-0.a rejects its routes since 2023-11-14 22:13:20 UTC: no")]
 
 
 @pytest.mark.parametrize(
@@ -274,13 +282,15 @@ async def test_service_as_text_lists_faults_and_rules_of_policies() -> None:
         make("AuthorizationPolicy", "callers", callers),
     )
     parts = list(service_parts(answer))
-    assert parts[1] == (
+    assert parts[3] == (
         "Plain text is accepted (PERMISSIVE): no PeerAuthentication applies, and this is the default; "
         "but AuthorizationPolicy a/callers rejects callers without an identity."
     )
     tables = [part for part in parts if isinstance(part, TextTable)]
     cells = [cell for table in tables for row in table.rows for cell in row]
-    assert any("aborts 30 % of the requests with 500" in str(cell) for cell in cells)
+    assert str(parts[2]).startswith(
+        "  Warning in VirtualService a/web: spec.http[0] aborts 30 % of the requests with 500"
+    )
     assert any("timeout 5s" in str(cell) for cell in cells)
-    assert ("ALLOW", "AuthorizationPolicy a/callers", "namespace b", "method GET", "*") in tables[3].rows
-    assert tables[1].rows == [("b/*", "GET", "-")]
+    assert ["ALLOW", "AuthorizationPolicy a/callers", "namespace b", "method GET", "*"] in tables[2].rows
+    assert tables[0].rows == [("b/*", "GET", "-")]

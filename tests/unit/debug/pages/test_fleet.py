@@ -59,9 +59,10 @@ async def test_syncz(ask: Ask, pages: Sources) -> None:
     watch.sent_at, watch.nonce_acked = 0.0, ""  # type: ignore[misc]
     watches = pages.fleet.connections()[0].subscriptions
     watches[BY_SHORT_NAME["lds"]].last_error = "bad listener"  # type: ignore[misc]
+    watches[BY_SHORT_NAME["lds"]].rejected_since = 1_700_000_000.0  # type: ignore[misc]
     (waiting,) = await ask("/debug/syncz?namespace=shop")
     assert waiting["resources"][BY_SHORT_NAME["cds"]] == {"sent": "n1", "sentTime": "0001-01-01T00:00:00Z"}
-    rejected = resources[BY_SHORT_NAME["lds"]] | {"lastError": "bad listener"}
+    rejected = resources[BY_SHORT_NAME["lds"]] | {"lastError": "bad listener", "rejectedSince": AT}
     assert waiting["resources"][BY_SHORT_NAME["lds"]] == rejected
 
 

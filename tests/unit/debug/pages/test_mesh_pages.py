@@ -23,9 +23,11 @@ from pilot.debug.pages.places import MAX_BYTES
 from pilot.debug.sources import Sources
 from pilot.envoy.resource import Resource
 from pilot.ingest.files.field_lines import find_lines
+from pilot.lib.xds_types import BY_SHORT_NAME
+from pilot.mesh.model.nack import Nack, NackKey
 from pilot.mesh.tables.database import Mesh
 from testing.mesh.debug_pages import Ask, refusal
-from testing.mesh.debug_server import FakeFleet, sources, with_health
+from testing.mesh.debug_server import FakeFleet, FakeProblems, sources, with_health
 
 
 async def test_configz(ask: Ask) -> None:
@@ -303,3 +305,24 @@ async def test_krtz_entries(ask: Ask) -> None:
         "synced": True,
     }
     assert by_name["networking.istio.io/DestinationRule"]["inputCollection"] == "table"
+
+
+async def test_problems_of_a_namespace_include_those_of_its_proxies(pages: Sources) -> None:
+    _, cup = pages.fleet.connections()
+    ref = ObjectRef(GroupKind(NETWORKING, "EnvoyFilter"), "shop", "lua")
+    cds = BY_SHORT_NAME["cds"]
+    pages.db.commit([(pages.db.nacks, NackKey(cup.proxy_key, cds), Nack(cup.proxy.id, "CDS", "bad", (ref,)))])
+    problems = FakeProblems([Problem(code="refused", object=ref, message="bad")])
+    rejected = dataclasses.replace(pages, problems=lambda: problems)
+
+    async def ask(**query: str) -> Any:
+        return await problemz(rejected, {"namespace": "mugs", **query})
+
+    (rejection,) = await ask(proxies="true")
+    assert (rejection["kind"], rejection["namespace"], rejection["name"]) == ("EnvoyFilter", "shop", "lua")
+    cup.subscriptions[BY_SHORT_NAME["rds"]].nonce_acked = ""  # type: ignore[misc]
+    _, silence = await ask(proxies="true")
+    assert (silence["code"], silence["kind"], silence["name"]) == ("not-responding", "Proxy", "cup-1")
+    text = "is not responding: it has not acknowledged its routes since 2023-11-14 22:13:20 UTC"
+    assert (silence["severity"], silence["message"]) == ("warning", text)
+    assert len(await ask()) == 1

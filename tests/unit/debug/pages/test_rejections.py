@@ -76,7 +76,7 @@ async def test_rejections_problems_and_resources_name_the_subsets() -> None:
     why = (await explain_cluster(pages, connection, V3)).partition(": ")[2]
     (rejection,) = await explain_rejections(pages, connection)
     assert rejection.text == (
-        f"rejected RDS, built from VirtualService a/web and DestinationRule a/web: {ERROR}; "
+        f"rejects its routes because of VirtualService a/web or DestinationRule a/web: {ERROR}; "
         f"the cluster is not part of the configuration sent to c.a: {why}"
     )
     (problem,) = await explain_problems(pages, [Problem(code="refused", object=ROUTE, message=ERROR)])
@@ -85,7 +85,7 @@ async def test_rejections_problems_and_resources_name_the_subsets() -> None:
     with pytest.raises(Refused) as refused:
         answer.make()
     assert why in refused.value.text
-    assert "c.a rejected RDS, built from VirtualService a/web" in refused.value.text
+    assert "c.a rejects its routes because of VirtualService a/web or" in refused.value.text
 
 
 async def test_proxies_that_accept_the_object_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,5 +109,5 @@ async def test_other_errors_are_left_as_they_are() -> None:
     problem = Problem(code="refused", object=ROUTE, message="no such filter")
     assert await explain_problems(pages, [problem]) == [problem]
     assert [one.text for one in await explain_rejections(pages, connection)] == [
-        "rejected RDS, built from VirtualService a/web and DestinationRule a/web: no such filter"
+        "rejects its routes because of VirtualService a/web or DestinationRule a/web: no such filter"
     ]

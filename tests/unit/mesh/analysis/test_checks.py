@@ -648,7 +648,7 @@ def test_alias_cycle_is_reported_on_every_alias_leading_into_it() -> None:
 def test_missing_subset_is_reported_with_the_subsets_that_are_defined() -> None:
     route = vs(f"{{hosts: [c.com], {to('api', ', subset: v3')}}}", "s")
     (problem,) = [p for p in problems_of(world(*BASE, dr(f"{{host: api, subsets: [{V1}]}}"), route)) if p.path]
-    assert problem.message.endswith("defines the subset v3; defined are v1")
+    assert problem.message.endswith("defines the subset v3 (defined are v1), so requests get 503")
 
 
 def test_routes_to_missing_destinations_are_errors_and_take_effect() -> None:

@@ -43,7 +43,7 @@ def test_cross_object_problem_has_file_and_line(run: Run) -> None:
     out, _ = run("analyze", ".", a=SERVICE, b=ROUTE, status=79)
     assert out == (
         "Error [IST0101 subset-not-found] (VirtualService shop/tea ./b.yaml:10) spec.http[0].route[0].destination.subset: "
-        "no DestinationRule for tea.shop.svc.cluster.local defines the subset gone\n1 error.\n"
+        "no DestinationRule for tea.shop.svc.cluster.local defines the subset gone, so requests get 503\n1 error.\n"
         "Checked 2 objects in 2 files.\n"
     )
 

@@ -11,13 +11,13 @@ from click.testing import CliRunner
 
 from pilot.cli.ctl.client import PageClient
 from pilot.cli.ctl.commands.service_parts import service_parts
-from pilot.cli.ctl.output import TextTable
 from pilot.cli.pilotctl import pilotctl
 from pilot.config.group_kind import NETWORKING, GroupKind
 from pilot.config.problem import ObjectRef, Problem
 from pilot.debug.page import Refused
 from pilot.debug.pages.describe import describe
-from testing.mesh.debug_server import FakeConnection, sources
+from pilot.lib.xds_types import BY_SHORT_NAME
+from testing.mesh.debug_server import FakeConnection, FakeWatch, sources
 from testing.mesh.listeners import WEB_POD, service
 from testing.mesh.objects import Plain, make, world
 from testing.mesh.world import proxy
@@ -85,6 +85,20 @@ def test_unselected_workload_is_reported() -> None:
     assert "No Gateway selects it." in run_describe(summarize(kind="router"))
 
 
+def test_proxy_that_is_not_responding_or_rejects_resources_is_described_as_such_in_the_first_lines() -> None:
+    mesh_world = world(WEB, WEB_POD)
+    node = proxy("sidecar", "web-0", "a", "10.1.0.1")
+    watches = {BY_SHORT_NAME["cds"]: FakeWatch(nonce_acked=""), BY_SHORT_NAME["rds"]: FakeWatch(last_error="bad")}
+    connection = FakeConnection("web-0.a-1", mesh_world.connect(node), node, subscriptions=watches, has_started=False)
+    watches[BY_SHORT_NAME["rds"]].rejected_since = 1_700_000_001.0
+    pages = sources(mesh_world.mesh, connection)
+    lines = run_describe(asyncio.run(describe(pages, {"proxyID": "web-0"}))).splitlines()
+    assert lines[1:3] == [
+        "It rejects its routes since 2023-11-14 22:13:21 UTC: bad.",
+        "It is not responding: it has not acknowledged its first configuration (clusters) since 2023-11-14 22:13:20 UTC.",
+    ]
+
+
 def test_disconnected_proxy_is_rejected() -> None:
     with pytest.raises(Refused):
         asyncio.run(describe(sources(world().mesh), {"proxyID": "web-0"}))
@@ -122,18 +136,21 @@ def test_refusal_without_a_path_is_a_reason() -> None:
     lists = dict.fromkeys(
         ("mtlsBy", "identityBy", "reasons", "hiddenBy", "callers", "routes", "rules", "policies", "endpoints"), ()
     )
-    head = {"host": "cart", "namespace": "shop", "ready": 1, "total": 1, "mtls": "STRICT"}
+    head = {"host": "cart", "namespace": "shop", "ready": 1, "total": 1, "mtls": "STRICT", "connected": 0}
     fault = {
         "severity": "warning",
         "object": {**refusal, "name": "mail"},
         "changed": 1764357863.9,
         "text": "aborts 30 %",
     }
-    *_, table = service_parts({**lists, **head, "reasons": [fault], "problems": [refusal]})
-    assert isinstance(table, TextTable)
-    assert table.rows == [
-        ("warning", "VirtualService shop/mail", "2025-11-28 19:24:23", "aborts 30 %"),
-        ("error", "VirtualService shop/cart", "-", "rejected RDS"),
+    _, *lines = map(str, service_parts({**lists, **head, "reasons": [fault], "problems": [refusal]}))
+    assert lines == [
+        "Why requests may fail:",
+        "  Error in VirtualService shop/cart: rejected RDS",
+        "  Warning in VirtualService shop/mail (changed 2025-11-28 19:24:23 UTC): aborts 30 %",
+        "Plain text is rejected (STRICT): no PeerAuthentication applies, and this is the default.",
+        "No sidecar of its endpoints is connected here. "
+        "Workloads without a sidecar accept plain text, and no policy applies to them.",
     ]
 
 
@@ -148,8 +165,10 @@ def test_problems_of_the_gateway_s_routes_and_hidden_services_are_listed() -> No
     connection = FakeConnection("gate.a-1", mesh_world.connect(node), node)
     pages = sources(mesh_world.mesh, connection, problems=problems)
     lines = run_describe(asyncio.run(describe(pages, {"proxyID": "gate"}))).splitlines()
-    assert lines[2] == "Why requests may fail:"
-    assert lines[4] == "error      VirtualService a/shop   -                   spec.http[0]: service x not found"
+    assert lines[1:3] == [
+        "Why requests may fail:",
+        "  Error in VirtualService a/shop: spec.http[0]: service x not found",
+    ]
     own = make("Sidecar", "own", "{egress: [{hosts: ['./*']}]}")
     other = service("api", "[{name: http, port: 80}]", namespace="b")
     assert "Sidecar a/own hides 1 of 2 services from it." in run_describe(summarize(WEB, WEB_POD, other, own))

@@ -19,8 +19,8 @@ from tests.unit.cli.ctl.test_output import terminal
 
 CDS = BY_SHORT_NAME["cds"]
 SYNCED = {"sent": "b", "acked": "b"}
-STALE = {"sent": "b", "acked": "a", "sentTime": "12:00"}
-REJECTED = {"sent": "b", "acked": "a", "lastError": "bad\n\x1b[2J"}
+STALE = {"sent": "b", "acked": "a", "sentTime": "2026-01-02T03:04:05.5Z"}
+REJECTED = {"sent": "b", "acked": "a", "lastError": "bad\n\x1b[2J", "rejectedSince": "2026-01-02T03:00:00Z"}
 
 
 def status(name: str, resource: dict[str, str] | None = None) -> dict[str, Any]:
@@ -41,8 +41,8 @@ def test_worst_proxies_come_first_with_their_reasons(run: Run, pages: dict[str, 
     lines = [" ".join(line.split()) for line in run("proxy-status").splitlines()]
     assert [line.split()[0] for line in lines[1:10]] == [*(f"c-{n}.x" for n in range(5)), "b.x", "d.x", "e.x", "a.x"]
     assert lines[10:] == [
-        r"c-0.x, c-1.x, c-2.x and 2 more rejected CDS: bad\n\x1b[2J",
-        "b.x has not acknowledged CDS since 12:00",
+        r"c-0.x, c-1.x, c-2.x and 2 more rejected CDS since 2026-01-02 03:00:00 UTC: bad\n\x1b[2J",
+        "b.x has not acknowledged CDS since 2026-01-02 03:04:05 UTC",
         "9 proxies: 5 ERROR, 1 STALE, 2 NOT SENT, 1 SYNCED",
     ]
 
@@ -131,7 +131,7 @@ def test_watched_status_is_redrawn_until_interrupted(monkeypatch: pytest.MonkeyP
 
 def test_proxy_status_of_one_proxy(run: Run, pages: dict[str, Any]) -> None:
     resources = {
-        BY_SHORT_NAME["cds"]: {"sent": "b", "acked": "a", "sentTime": "T"},
+        BY_SHORT_NAME["cds"]: {"sent": "b", "acked": "a", "sentTime": "2026-01-02T03:04:05.5Z"},
         BY_SHORT_NAME["eds"]: {},
         BY_SHORT_NAME["lds"]: {"sent": "b", "lastError": "bad"},
     }
@@ -146,11 +146,11 @@ def test_proxy_status_of_one_proxy(run: Run, pages: dict[str, Any]) -> None:
     assert [line.split() for line in run("proxy-status", "tea-1").splitlines()] == [
         ["tea-1.shop", "(sidecar,", "1.28.0)", "in", "west"],
         ["TYPE", "STATE", "SENT", "ACKNOWLEDGED", "TIME"],
-        ["CDS", "STALE", "b", "a", "T"],
+        ["CDS", "STALE", "b", "a", "2026-01-02T03:04:05.5Z"],
         ["EDS", "NOT", "SENT", "-", "-", "-"],
         ["LDS", "ERROR", "b", "-", "-"],
         ["tea-1.shop", "rejected", "LDS:", "bad,", "because", "of", "x"],
-        ["tea-1.shop", "has", "not", "acknowledged", "CDS", "since", "T"],
+        ["tea-1.shop", "has", "not", "acknowledged", "CDS", "since", "2026-01-02", "03:04:05", "UTC"],
     ]
 
 

@@ -173,6 +173,18 @@ def test_history_is_not_wider_than_120_columns_without_v(
     assert lines[2:4] == ["  spec.http[0].timeout: 1s → 2s", "  spec.http[1].timeout: not set → 3s"]
 
 
+def test_history_attributes_rejections_to_the_objects_that_cause_them(
+    replicas: tuple[Rollouts, Rollouts, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, _, _ = replicas
+    lua = {"kind": "EnvoyFilter", "namespace": "shop", "name": "lua", "proxies": 1}
+    first.changes = [CHANGE | {"refused": 1, "refusedFor": [lua]}, OLDER | {"refusedFor": [OBJECT | {"proxies": 1}]}]
+    assert main(["--address", first.address, "history"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2] == "  rejected by 1 proxy because of EnvoyFilter shop/lua, not because of this change"
+    assert "because of" not in "".join(lines[3:])
+
+
 def test_rollout_status_names_each_proxy_without_the_change_and_the_errors_of_the_object(
     replicas: tuple[Rollouts, Rollouts, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -192,6 +204,13 @@ def test_rollout_status_names_each_proxy_without_the_change_and_the_errors_of_th
         "virtualservice/shop/tea: web-0.shop rejects its routes: bad",
         "virtualservice/shop/tea: tax-0.shop is not responding",
     ]
+    first.pages.insert(0, PAGE | {"disconnected": 2})
+    assert main(command) == 0
+    _, row, line = capsys.readouterr().out.splitlines()
+    assert row.split()[-4:] == ["2", "UP", "TO", "DATE"]
+    assert line == (
+        "virtualservice/shop/tea: 2 proxies disconnected before responding, and will get it when connecting again"
+    )
     first.pages.insert(0, PAGE | counts | {"refused": 0, "lacking": [lacking[1] | {"silent": True}]})
     assert main(command) == 0
     _, row, *_ = capsys.readouterr().out.splitlines()

@@ -12,7 +12,7 @@ from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.commands.service_parts import plaintext_line
 from pilot.cli.ctl.completions import complete_namespaces, complete_proxies
-from pilot.cli.ctl.output import CommandResult, TextTable
+from pilot.cli.ctl.output import CommandResult, TextTable, fold, wrap
 from pilot.cli.ctl.replicas import Replicas
 from pilot.cli.ctl.request_texts import CLAIM, HEADER, HOST, METHOD, NAMESPACE, PATH, PRINCIPAL, SERVER_NAME
 
@@ -94,7 +94,7 @@ def _parts(page: dict[str, Any], has_request: bool) -> Iterator[str | TextTable]
         yield _summary(page)
         yield ""
     elif "mutualTls" in page:
-        yield plaintext_line(page["mutualTls"], page["mtlsBy"], page["identityBy"])
+        yield fold(plaintext_line(page["mutualTls"], page["mtlsBy"], page["identityBy"]), "", "  ")
         yield ""
     yield _policy_table(page["policies"], has_request, page["proxy"])
 
@@ -147,7 +147,8 @@ def _policy_table(policies: Sequence[dict[str, Any]], has_request: bool, proxy: 
         for rule in _rules(p)
     ]
     matches = ("MATCHES",) if has_request else ()
-    return TextTable(("ACTION", "NAMESPACE", "POLICY", *matches, "RULE", "FROM", "TO", "WHEN"), rows)
+    head = ("ACTION", "NAMESPACE", "POLICY", *matches, "RULE", "FROM", "TO", "WHEN")
+    return wrap(TextTable(head, rows), head.index("FROM"))
 
 
 def _rules(policy: dict[str, Any]) -> Iterator[Sequence[str]]:

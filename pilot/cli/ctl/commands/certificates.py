@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -11,6 +12,11 @@ from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.output import CommandResult, TextTable
 from pilot.cli.ctl.replicas import Replicas
 
+_WEEK = 7 * 86_400
+_WORKLOADS = (
+    "Workload certificates are not listed: they are short-lived, and agents renew them. "
+    "pilotctl proxy-config secrets PROXY shows those of a proxy."
+)
 _HEAD = ("CERTIFICATE", "USED BY", "EXPIRES", "LEFT")
 
 
@@ -18,14 +24,23 @@ _HEAD = ("CERTIFICATE", "USED BY", "EXPIRES", "LEFT")
 @with_output
 @with_client
 def certificates(client: Replicas) -> CommandResult:
-    """List the certificates of the built-in authority and of Secrets, those that expire first on top.
+    """List the certificates of the built-in authority and of Secrets: those that have expired or expire first on top.
 
-    The certificates of workloads are only in their Envoys: see `proxy-config secrets`.
+    USED BY are the Gateways that refer to a Secret. The certificates of workloads are not listed. They are short-lived,
+    and agents renew them: see `proxy-config secrets`.
     """
     page = sorted(client.get("certificatez"), key=lambda one: (one["ends"], one["name"]))
     now = time.time()
     rows = [_row(one, now) for one in page]
-    return CommandResult(page, [TextTable(_HEAD, rows) if rows else "The control plane knows no certificates."])
+    table = TextTable(_HEAD, rows) if rows else "The control plane knows no certificates."
+    return CommandResult(page, [table, *_summary([one["ends"] - now for one in page]), _WORKLOADS])
+
+
+def _summary(left: list[float]) -> Iterator[str]:
+    """Yield the numbers of certificates that have expired, and that expire within a week."""
+    expired, soon = sum(seconds <= 0 for seconds in left), sum(0 < seconds < _WEEK for seconds in left)
+    if expired or soon:
+        yield f"{expired} expired, {soon} {'expires' if soon == 1 else 'expire'} within a week."
 
 
 def _row(one: dict[str, Any], now: float) -> tuple[str, ...]:

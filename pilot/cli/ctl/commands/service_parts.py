@@ -30,7 +30,7 @@ def service_parts(page: Plain) -> Iterator[Part]:
     yield f"{page['host']} in {page['namespace']}: {ready}"
     yield from reason_lines(page)
     if page["mtls"]:  # it is not known without endpoints
-        yield plaintext_line(page["mtls"], page["mtlsBy"], page["identityBy"])
+        yield fold(plaintext_line(page["mtls"], page["mtlsBy"], page["identityBy"]), "", "  ")
         if not page["connected"]:
             yield _NO_SIDECAR
     yield from map(_hidden, page["hiddenBy"])

@@ -151,7 +151,9 @@ def _destinations(route: Iterable[Any], capacities: Mapping[Place, Capacity]) ->
     for weighted in islice(route, MAX_ITEMS):
         if (d := weighted.destination) is not None:
             capacity = capacities[d.host, d.subset]
-            shown.append({"host": d.host, "subset": d.subset, "weight": weighted.weight, **capacity._asdict()})
+            port = d.port.number if d.port is not None else 0
+            place = {"host": d.host, "port": port, "subset": d.subset, "weight": weighted.weight}
+            shown.append(place | capacity._asdict())
     return shown
 
 

@@ -116,7 +116,9 @@ def _expiry(db: Mesh, pem: bytes, roots: bool) -> tuple[bool, str] | None:
     if not state:
         return None
     text = datetime.datetime.fromtimestamp(end, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return (True, f"expired on {text}") if state == "expired" else (False, f"expires on {text}, in less than 7 days")
+    if state == "expired":
+        return True, f"expired on {text}, so peers that verify it refuse connections"
+    return False, f"expires on {text}, in less than 7 days"
 
 
 @derived

@@ -148,8 +148,9 @@ def _effects(spec: VirtualService) -> Iterator[tuple[str, str]]:
         total = sum(weighted.weight for weighted in rule.route)
         for d, weighted in enumerate(rule.route):
             share = "requests get" if len(rule.route) == 1 else f"{weighted.weight} of {total} requests get"
-            if weighted.weight or len(rule.route) == 1:
-                yield f"http[{r}].route[{d}].destination", f", so {share} 503"
+            is_used = weighted.weight or len(rule.route) == 1
+            effect = f", so {share} 503" if is_used else "; its weight is 0, so it gets no requests"
+            yield f"http[{r}].route[{d}].destination", effect
     for part in ("tls", "tcp"):
         for r, other in enumerate(getattr(spec, part)):
             for d, _ in enumerate(other.route):

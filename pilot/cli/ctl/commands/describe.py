@@ -10,7 +10,7 @@ import click
 from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.commands.service_parts import reason_lines, service_parts
 from pilot.cli.ctl.completions import complete_namespaces, complete_proxies
-from pilot.cli.ctl.output import CommandResult, Part, TextTable, fold, name_of
+from pilot.cli.ctl.output import CommandResult, Part, TextTable, fold, name_of, wrap
 from pilot.cli.ctl.replicas import Replicas
 
 SERVICE = ("svc", "service")
@@ -83,9 +83,8 @@ def _services(services: list[dict[str, Any]]) -> Iterator[str | TextTable]:
 
 def _gateways(gateways: list[dict[str, Any]]) -> Iterator[str | TextTable]:
     if gateways:
-        yield TextTable(
-            ("GATEWAY", "VIRTUAL SERVICES"), [(g["gateway"], _joined(g["virtualServices"])) for g in gateways]
-        )
+        rows = [(g["gateway"], _joined(g["virtualServices"])) for g in gateways]
+        yield wrap(TextTable(("GATEWAY", "VIRTUAL SERVICES"), rows), 1)
     else:
         yield "No Gateway selects it."
 

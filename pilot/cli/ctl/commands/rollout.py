@@ -10,7 +10,7 @@ import click
 
 from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.completions import complete_namespaces
-from pilot.cli.ctl.output import CommandResult, TextTable, fit
+from pilot.cli.ctl.output import CommandResult, TextTable, fit, fold
 from pilot.cli.ctl.replicas import Replicas
 from pilot.cli.ctl.rollout import describe_lacking, named_targets, read_rollouts, refuse_unknown, rollout_table
 from pilot.lib.text import human_size
@@ -49,7 +49,7 @@ def status(client: Replicas, objects: tuple[str, ...], namespace: str) -> Comman
     refuse_unknown(rollouts)
     lines = [f"{one.target}: {line}" for one in rollouts for line in _lines(one.page)]
     pages = [{"replica": one.replica, "state": one.state, **one.page} for one in rollouts]
-    return CommandResult(pages, [rollout_table(rollouts), *dict.fromkeys(lines)])
+    return CommandResult(pages, [rollout_table(rollouts), *(fold(line, "", "  ") for line in dict.fromkeys(lines))])
 
 
 def _lines(page: dict[str, Any]) -> Iterator[str]:

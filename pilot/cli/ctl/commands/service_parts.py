@@ -102,7 +102,7 @@ def _routes(routes: list[Plain]) -> TextTable:
             _name(route["object"]),
             rule["path"],
             ", ".join(rule["match"]) or "*",
-            ", ".join(_target(target) for target in rule["to"]) or "-",
+            ", ".join(_target(target, len(rule["to"]) > 1) for target in rule["to"]) or "-",
             rule["action"] or "-",
         )
         for route in routes
@@ -111,10 +111,12 @@ def _routes(routes: list[Plain]) -> TextTable:
     return TextTable(("OBJECT", "RULE", "MATCH", "TO", "ACTION"), rows)
 
 
-def _target(target: Plain) -> str:
+def _target(target: Plain, is_weighted: bool) -> str:
+    """Return the host, the port and the subset of a destination, and its weight if there are several."""
+    port = f":{target['port']}" if target.get("port") else ""
     subset = f" {target['subset']}" if target["subset"] else ""
-    weight = f" {target['weight']} %" if target["weight"] else ""
-    return f"{target['host']}{subset}{weight}"
+    weight = f" {target['weight']} %" if is_weighted else ""
+    return f"{target['host']}{port}{subset}{weight}"
 
 
 def _rules(rules: list[Plain]) -> TextTable:

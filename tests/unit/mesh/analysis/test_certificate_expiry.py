@@ -52,7 +52,10 @@ def test_certificate_is_reported_a_week_before_its_end_and_after_it() -> None:
     assert at(mesh_world, 1) == [soon], "the problem does not change while the end comes nearer"
     (expired,) = at(mesh_world, -1)
     assert (expired.code, expired.severity) == ("certificate-expired", Severity.ERROR)
-    assert expired.message == f"the certificate of Secret edge/cert expired on {TEXT}"
+    assert (
+        expired.message
+        == f"the certificate of Secret edge/cert expired on {TEXT}, so peers that verify it refuse connections"
+    )
 
 
 def test_renewed_certificate_is_no_longer_reported() -> None:

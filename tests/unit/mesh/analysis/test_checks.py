@@ -662,6 +662,29 @@ def test_routes_to_missing_destinations_are_errors_and_take_effect() -> None:
         assert not problems[code].is_rejection
 
 
+@pytest.mark.parametrize(
+    ("rule", "effects"),
+    [
+        ("http: [{route: [{destination: {host: ghost}}]}]", ["so requests get 503"]),
+        (
+            "http: [{route: [{destination: {host: ghost}, weight: 30}, {destination: {host: none}, weight: 70}]}]",
+            ["so 30 of 100 requests get 503", "so 70 of 100 requests get 503"],
+        ),
+        (
+            "http: [{route: [{destination: {host: ghost}}, {destination: {host: api}, weight: 9}]}]",
+            ["its weight is 0, so it gets no requests"],
+        ),
+        ("http: [{route: [{destination: {host: api, port: {number: 9}}}]}]", ["has no port 9, so requests get 503"]),
+        ("tcp: [{route: [{destination: {host: ghost}}]}]", ["so connections are closed"]),
+        ("http: [{route: [{destination: {host: api}}], mirrors: [{destination: {host: ghost}}]}]", ["not found"]),
+    ],
+)
+def test_problem_of_a_destination_says_what_happens_to_requests(rule: str, effects: list[str]) -> None:
+    problems = [p for p in problems_of(world(*BASE, vs(f"{{hosts: [b.com], {rule}}}"))) if "destination" in p.path]
+    assert len(problems) == len(effects)
+    assert all(p.message.endswith(effect) for p, effect in zip(problems, effects, strict=True)), problems
+
+
 ROUTE = "{parentRefs: [{name: NAME}], rules: [{backendRefs: [{name: api, port: PORT}]}]}"
 K8S_GATEWAY = "{gatewayClassName: CLASS, listeners: [{name: http, port: 80, protocol: HTTP}]}"
 

@@ -22,7 +22,7 @@ def test_certificates_that_expire_first_are_on_top(run: Run, pages: dict[str, An
     ]
     *lines, summary, end = run("certificates").splitlines()
     assert summary == "1 expired, 1 expires within a week."
-    assert end.startswith("Workload certificates are not listed")
+    assert end.startswith("Certificates of workloads are not listed")
     head, *rows = [line.split("  ") for line in lines]
     assert [part.strip() for part in head if part] == ["CERTIFICATE", "USED BY", "EXPIRES", "LEFT"]
     cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
@@ -37,4 +37,4 @@ def test_lack_of_certificates_is_reported(run: Run, pages: dict[str, Any]) -> No
     pages["certificatez"] = []
     first, end = run("certificates").splitlines()
     assert first == "The control plane knows no certificates."
-    assert end.startswith("Workload certificates are not listed")
+    assert end.startswith("Certificates of workloads are not listed")

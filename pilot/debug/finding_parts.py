@@ -31,11 +31,13 @@ Part = str | ViewLink | Moment
 
 
 class MeshFinding(NamedTuple):
-    """A sentence about the mesh. `impact` is the number of proxies, objects or services that are affected."""
+    """A sentence about the mesh. `impact` is the number of proxies, objects or services that are affected. `fails` says
+    whether requests fail."""
 
     level: FindingLevel
     parts: tuple[Part, ...]
     impact: int = 0
+    fails: bool = False
 
     def plain(self) -> Plain:
         """Return the finding as a JSON object."""

@@ -11,6 +11,8 @@ from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.networking.virtual_service import VirtualService
 from pilot.config.object import Object
 from pilot.config.problem import ObjectRef, plain_ref
+from pilot.debug.dashboard.effects import UNREADY
+from pilot.debug.dashboard.service_routes import fault_texts
 from pilot.debug.finding_parts import (
     LEVELS,
     FindingLevel,
@@ -28,9 +30,10 @@ from pilot.lib.text import cut
 from pilot.mesh.analysis.nack import REJECTED
 from pilot.mesh.tables.database import Mesh
 
-UNREADY = "no-ready-endpoint"
-_APART = frozenset({REJECTED, UNREADY, "certificate-expired"})
-"""Codes of errors that have their own sentences."""
+_APART = frozenset({REJECTED, "certificate-expired"})
+"""Codes of errors that sentences about proxies and certificates report."""
+MOST = 3
+"""Maximum number of errors of objects that have a sentence each."""
 _SUSPECTS = ("EnvoyFilter", "VirtualService", "HTTPRoute", "Gateway", "DestinationRule")
 """Kinds that cause most rejections, the most likely first."""
 _DAY = 86400.0
@@ -41,21 +44,29 @@ MANY = 0.1
 _LONGEST_ERROR, _LONGEST_MESSAGE = 200, 160
 
 
+class Fault(NamedTuple):
+    """A VirtualService that injects faults. `text` continues its name."""
+
+    object: ObjectRef
+    text: str
+
+
 class MeshState(NamedTuple):
     """The state of the mesh. `shown` has the parts `fleet`, `problems` and `changes` of the event stream.
 
-    `faults` are the VirtualServices that inject faults, and `services` is the number of services.
+    Each problem has the fields of its `ErrorEffect`. `faults` are the VirtualServices that inject faults, and
+    `services` is the number of services.
     """
 
     shown: Mapping[str, Any]
     certificates: Sequence[Plain]
-    faults: Sequence[ObjectRef]
+    faults: Sequence[Fault]
     services: int
 
 
 def find_all(state: MeshState, now: float) -> list[MeshFinding]:
-    """Return what is wrong at a Unix time: the worst first, and of equal ones those that affect most. If nothing is
-    wrong, the first finding says so."""
+    """Return what is wrong at a Unix time, the worst first: what makes requests fail, and then what affects most. If
+    nothing is wrong, the first finding says so."""
     fleet = state.shown["fleet"]
     results = [
         *_rejections(fleet, state.shown["changes"], now),
@@ -67,17 +78,17 @@ def find_all(state: MeshState, now: float) -> list[MeshFinding]:
     ]
     if not any(one.level in ("bad", "warn") for one in results):
         results.append(_calm(fleet, state.services))
-    return sorted(results, key=lambda one: (LEVELS.index(one.level), -one.impact))
+    return sorted(results, key=lambda one: (LEVELS.index(one.level), not one.fails, -one.impact))
 
 
-def fault_of(row: Object[VirtualService]) -> ObjectRef | None:
-    """Return the reference to a VirtualService if it injects faults."""
-    faults = (rule.fault for rule in row.spec.http)
-    return row.ref if any(fault is not None and (fault.abort or fault.delay) for fault in faults) else None
+def fault_of(row: Object[VirtualService]) -> Fault | None:
+    """Return the first faults that a VirtualService injects, or None if it injects none."""
+    text = next((" and ".join(texts) for rule in row.spec.http if (texts := fault_texts(rule))), "")
+    return Fault(row.ref, text) if text else None
 
 
-def faults_in(db: Mesh) -> Iterator[ObjectRef | None]:
-    """Yield each VirtualService that injects faults, and None for the others."""
+def faults_in(db: Mesh) -> Iterator[Fault | None]:
+    """Yield the faults of each VirtualService, and None for those that inject none."""
     return (fault_of(row) for _, row in list(VIRTUAL_SERVICE.table(db).rows()))
 
 
@@ -187,29 +198,33 @@ def _calm(fleet: Plain, services: int) -> MeshFinding:
 
 
 def _errors(problems: Plain) -> Iterator[MeshFinding]:
-    """Yield the number of all errors with the first of them, and those that have a sentence of their own."""
+    """Yield the first errors of objects, those that make requests fail first, and the number of the others."""
     errors, total = [one for one in problems["items"] if one["severity"] == "error"], problems["counts"]["errors"]
-    others = [one for one in errors if one["code"] not in _APART]
-    if others:
-        yield MeshFinding("bad", tuple(_errors_text(others[0], total)), len(others) + max(0, total - len(errors)))
-    unready = [one for one in errors if one["code"] == UNREADY]
-    if len(unready) == 1:
-        yield MeshFinding("bad", (f"{unready[0]['message']} (", _subject(unready[0]), ")."), 1)
-    elif unready:
-        link = ViewLink(number_of(len(unready), "service"), f"#/problems?severity=error&code={UNREADY}")
-        yield MeshFinding("bad", (link, f" have no ready endpoint. The first: {unready[0]['message']}."), len(unready))
+    others = sorted((one for one in errors if one["code"] not in _APART), key=lambda one: not one.get("fails"))
+    for one in others[:MOST]:
+        fails = one.get("fails", False)
+        yield MeshFinding("bad", tuple(_failure(one) if fails else _error(one)), 1, fails)
+    if rest := len(others[MOST:]) + max(0, total - len(errors)):
+        link = ViewLink(f"{number_of(rest, 'more error')} in objects", "#/problems?severity=error")
+        yield MeshFinding("bad", (link, "."), 0)
 
 
-def _errors_text(first: Plain, total: int) -> Iterator[Part]:
-    message = cut(first["message"], _LONGEST_MESSAGE)
-    if total == 1:
-        yield _subject(first)
-        yield f" has an error{' at ' + first['path'] if first.get('path') else ''}: {message}."
+def _failure(problem: Plain) -> Iterator[Part]:
+    """Yield the sentence about an error that makes requests fail."""
+    message = cut(problem["message"], _LONGEST_MESSAGE)
+    if problem["code"] == UNREADY:
+        yield f"{message} ("
     else:
-        yield ViewLink(number_of(total, "error"), "#/problems?severity=error")
-        yield " in objects, the first in "
-        yield _subject(first)
-        yield f": {message}."
+        yield f"{problem['effect'][:1].upper()}{problem['effect'][1:]}: {message} ("
+    yield _subject(problem)
+    yield ")."
+
+
+def _error(problem: Plain) -> Iterator[Part]:
+    yield _subject(problem)
+    at = f" at {problem['path']}" if problem.get("path") else ""
+    effect = f", so {problem['effect']}" if problem.get("effect") else ""
+    yield f" has an error{at}: {cut(problem['message'], _LONGEST_MESSAGE)}{effect}."
 
 
 def _subject(problem: Plain) -> Part:
@@ -226,9 +241,11 @@ def _certificates(certificates: Sequence[Plain], now: float) -> Iterator[MeshFin
     ending = [one for one in used if now <= one["ends"] < now + SOON]
     if len(expired) == 1:
         moment = Moment(expired[0]["ends"], "for")
-        yield MeshFinding("bad", (*_certificate_link(expired), " expired ", moment, " ago."), 1)
+        text = " ago, so clients that verify it do not connect."
+        yield MeshFinding("bad", (*_certificate_link(expired), " expired ", moment, text), 1, True)
     elif expired:
-        yield MeshFinding("bad", (*_certificate_link(expired), " have expired."), len(expired))
+        text = " have expired, so clients that verify them do not connect."
+        yield MeshFinding("bad", (*_certificate_link(expired), text), len(expired), True)
     if ending:
         moment = Moment(min(one["ends"] for one in ending), "in")
         text = " expires in " if len(ending) == 1 else " expire within a week, the first in "
@@ -241,12 +258,11 @@ def _certificate_link(certificates: Sequence[Plain]) -> tuple[Part, ...]:
     return (ViewLink(number_of(len(certificates), "certificate"), "#/certificates"),)
 
 
-def _faults(refs: Sequence[ObjectRef]) -> Iterator[MeshFinding]:
+def _faults(faults: Sequence[Fault]) -> Iterator[MeshFinding]:
     """Yield that VirtualServices inject faults."""
-    if not refs:
-        return
-    links = [part for ref in refs[:3] for part in (", ", object_link(plain_ref(ref)))][1:]
-    rest = f" and {len(refs) - 3:,} more" if len(refs) > 3 else ""
-    yield MeshFinding(
-        "warn", (*links, f"{rest} {'injects' if len(refs) == 1 else 'inject'} faults into requests."), len(refs)
-    )
+    if len(faults) == 1:
+        yield MeshFinding("warn", (object_link(plain_ref(faults[0].object)), f" {faults[0].text}."), 1)
+    elif faults:
+        links = [part for fault in faults[:3] for part in (", ", object_link(plain_ref(fault.object)))][1:]
+        rest = f" and {len(faults) - 3:,} more" if len(faults) > 3 else ""
+        yield MeshFinding("warn", (*links, f"{rest} inject faults into requests."), len(faults))

@@ -35,7 +35,7 @@ WITHOUT_ENDPOINTS = frozenset({Resolution.PASSTHROUGH, Resolution.ALIAS, Resolut
 """Resolutions of services that have no endpoints of their own."""
 MAX_ACCOUNTS, MAX_REFS = 5, 8
 """Maximum number of service accounts of a service, and of objects of a link."""
-MISSING = frozenset({"destination-not-found", "subset-not-found"})
+FAILING = frozenset({"destination-not-found", "subset-not-found"})
 """Codes of errors about routes that take effect, but make requests fail."""
 _MESH = "mesh"
 _BY_NAME = frozenset({"Service", "ServiceEntry", "VirtualService", "DestinationRule"})
@@ -139,7 +139,7 @@ def problem_hosts(sources: Sources, problem: Problem) -> tuple[str, ...]:
     key = ObjectKey(ref.namespace, ref.name)
     if ref.kind == VIRTUAL_SERVICE.id:
         links = links_of_route(db, key)
-        if problem.code not in MISSING:
+        if problem.code not in FAILING:
             return tuple(dict.fromkeys(link.target for link in links))
         words = frozenset(problem.message.split())
         return tuple(dict.fromkeys([*(x.source for x in links), *(x.target for x in links if x.target in words)]))

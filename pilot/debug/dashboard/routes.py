@@ -68,7 +68,8 @@ class Dashboard:
 
     def add_to(self, app: web.Application) -> None:
         """Add the routes of the dashboard's page, files and data."""
-        app.router.add_get(PATH, self._guarded(functools.partial(_file, PAGE)))
+        for path in (PATH, f"{PATH}/"):
+            app.router.add_get(path, self._guarded(functools.partial(_file, PAGE)))
         for name in FILES:
             app.router.add_get(f"{PATH}/{name}", self._guarded(functools.partial(_file, name)))
         app.router.add_get(f"{PATH}/events", self._guarded(self._events))

@@ -16,7 +16,7 @@ from pilot.config.problem import ObjectRef, Problem, plain_ref
 from pilot.config.security.authorization_policy import AuthorizationPolicy, dry_run
 from pilot.debug.dashboard.callers import list_callers
 from pilot.debug.dashboard.mesh import (
-    MISSING,
+    FAILING,
     USABLE,
     MeshContext,
     MeshGraph,
@@ -139,7 +139,7 @@ async def describe_service(sources: Sources, graph: MeshGraph, context: MeshCont
 
 def _is_reported(reason: ServiceReason, problems: Iterable[Problem]) -> bool:
     """Return whether a problem reports the destination that is the reason."""
-    of_object = (p for p in problems if p.object == reason.object and p.code in MISSING)
+    of_object = (p for p in problems if p.object == reason.object and p.code in FAILING)
     return bool(reason.path) and any(p.path.startswith(f"{reason.path}.") for p in of_object)
 
 

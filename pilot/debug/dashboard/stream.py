@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
-from pilot.config.problem import ObjectRef, Problem, Severity, plain_problem, plain_ref
+from pilot.config.problem import Problem, Severity, plain_problem, plain_ref
 from pilot.debug.certificates import list_certificates
-from pilot.debug.dashboard.findings import MeshState, count_services, faults_in, find_all
+from pilot.debug.dashboard.effects import ErrorEffect, effect_of
+from pilot.debug.dashboard.findings import Fault, MeshState, count_services, faults_in, find_all
 from pilot.debug.dashboard.fleet import ProxyRow, ProxyRows
 from pilot.debug.dashboard.graph import CachedGraph
 from pilot.debug.dashboard.mesh import (
@@ -68,7 +69,7 @@ class EventStream:
         self._point = 0
         self._counters = (0, 0, 0.0)
         self._certificates: list[dict[str, Any]] = []
-        self._faults: tuple[int, list[ObjectRef]] = (-1, [])
+        self._faults: tuple[int, list[Fault]] = (-1, [])
         self._findings: list[dict[str, Any]] = []
 
     async def events(self) -> AsyncIterator[bytes]:
@@ -197,15 +198,17 @@ class EventStream:
         """Update the parts that are sent when they differ from the last ones."""
         await self._rows.poll()
         sources, problems = self._sources, self._sources.problems()
-        if self._revision != problems.revision:
-            self._revision = problems.revision
+        revision = problems.revision, sources.db.revision
+        if self._revision != revision:
+            self._revision = revision
             every = await collect_all(problems)
             await asyncio.to_thread(every.sort, key=lambda problem: _ORDER.index(problem.severity))
             self._problems = every[:PROBLEMS]
             self._errors = [problem for problem in every if problem.severity is Severity.ERROR]
             numbers = Counter(problem.severity for problem in every)
             counts = {f"{level}s": numbers[level] for level in Severity}
-            plain = {"counts": counts, "items": [plain_problem(problem) for problem in self._problems]}
+            items = await collect_all(_plain_problem(sources.db, problem) for problem in self._problems)
+            plain = {"counts": counts, "items": items}
         else:
             plain = self._shown["problems"]
         log, now = sources.changes, time.time()
@@ -222,6 +225,12 @@ class EventStream:
             "problems": plain,
             "changes": log.list_plain(self._errors, CHANGES),
         }
+
+
+def _plain_problem(db: Mesh, problem: Problem) -> dict[str, Any]:
+    """Return a problem as a JSON object, with the effect of an error."""
+    effect = effect_of(db, problem) if problem.severity is Severity.ERROR else ErrorEffect("")
+    return plain_problem(problem) | ({"effect": effect.text, "fails": effect.fails} if effect.text else {})
 
 
 def _unhealthy(db: Mesh, row: ProxyRow, key: str, now: float) -> UnhealthyProxy:

@@ -12,7 +12,7 @@ from pilot.config.kinds.kubernetes import ENDPOINT_SLICE
 from pilot.config.problem import ObjectRef, Problem
 from pilot.debug.application import application
 from pilot.debug.changes import ChangedObject
-from pilot.debug.dashboard.findings import MeshState, find_all
+from pilot.debug.dashboard.findings import Fault, MeshState, find_all
 from pilot.debug.dashboard.stream import EventStream
 from pilot.debug.finding_parts import MeshFinding, moment_text
 from pilot.lib.xds_types import BY_SHORT_NAME
@@ -60,20 +60,86 @@ def problem(code: str, ref: ObjectRef = ROUTE) -> Problem:
 @pytest.mark.parametrize(
     ("problems", "expected"),
     [
-        ((problem("c"),), ["bad: VirtualService a/r has an error at spec.http[0]: m."]),
+        (
+            (problem("c"),),
+            ["bad: VirtualService a/r has an error at spec.http[0]: m, so it is not in force."],
+        ),
         (
             (problem("refused"), problem("c", RULE), UNREADY),
             [
-                "bad: 3 errors in objects, the first in DestinationRule a/r: m.",
                 "bad: web has none (EndpointSlice a/web).",
+                "bad: DestinationRule a/r has an error at spec.http[0]: m, so it is not in force.",
             ],
         ),
-        ((UNREADY,), ["bad: web has none (EndpointSlice a/web)."]),
-        ((UNREADY, UNREADY), ["bad: 2 services have no ready endpoint. The first: web has none."]),
+        (
+            (*(problem("c", RULE),) * 4, UNREADY),
+            [
+                "bad: web has none (EndpointSlice a/web).",
+                *("bad: DestinationRule a/r has an error at spec.http[0]: m, so it is not in force.",) * 2,
+                "bad: 2 more errors in objects.",
+            ],
+        ),
     ],
 )
-async def test_number_of_errors_is_that_of_the_list(problems: tuple[Problem, ...], expected: list[str]) -> None:
+async def test_first_errors_have_a_sentence_each(problems: tuple[Problem, ...], expected: list[str]) -> None:
     assert await sentences(*problems) == expected
+
+
+def missing(path: str = "spec.http[0].route[0].destination.subset") -> Problem:
+    return Problem(code="subset-not-found", object=ROUTE, path=path, message="no subset v3")
+
+
+TO = "{destination: {host: web, subset: v3}%s}"
+
+
+@pytest.mark.parametrize(
+    ("spec", "path", "expected"),
+    [
+        (
+            f"{{hosts: [web], http: [{{route: [{TO % ''}]}}]}}",
+            "spec.http[0].route[0].destination.subset",
+            "bad: Requests to web get 503: no subset v3 (VirtualService a/r).",
+        ),
+        (
+            f"{{hosts: [x.example, web], http: [{{match: [{{uri: {{prefix: /a}}}}], route: [{TO % ''}]}}]}}",
+            "spec.http[0].route[0].destination.subset",
+            "bad: Requests to x.example, web that match spec.http[0] get 503: no subset v3 (VirtualService a/r).",
+        ),
+        (
+            f"{{hosts: [web], http: [{{route: [{TO % ', weight: 25'}, {TO % ', weight: 75'}]}}]}}",
+            "spec.http[0].route[1].destination.subset",
+            "bad: 75 % of requests to web get 503: no subset v3 (VirtualService a/r).",
+        ),
+        (
+            f"{{hosts: [web], http: [{{route: [{TO % ', weight: 100'}, {TO % ', weight: 0'}]}}]}}",
+            "spec.http[0].route[1].destination.subset",
+            "bad: VirtualService a/r has an error at spec.http[0].route[1].destination.subset: no subset v3.",
+        ),
+        (
+            f"{{hosts: [web], tcp: [{{route: [{TO % ''}]}}]}}",
+            "spec.tcp[0].route[0].destination.subset",
+            "bad: Connections to web are closed: no subset v3 (VirtualService a/r).",
+        ),
+        (
+            "{hosts: [web], http: [{route: [{destination: {host: web}}]}]}",
+            "spec.http[0].mirrors[0].destination.subset",
+            "bad: VirtualService a/r has an error at spec.http[0].mirrors[0].destination.subset: no subset v3.",
+        ),
+    ],
+)
+async def test_missing_destination_says_which_requests_fail(spec: str, path: str, expected: str) -> None:
+    every = await sentences(missing(path), objects=(WEB, make("VirtualService", "r", spec, "a")))
+    assert every == [expected]
+
+
+async def test_errors_that_make_requests_fail_come_before_rejections() -> None:
+    client = connection("web-0.a", lds=FakeWatch(nonce_sent="n2", last_error="no", rejected_since=NOW))
+    route = make("VirtualService", "r", f"{{hosts: [web], http: [{{route: [{TO % ''}]}}]}}", "a")
+    first, second, third = await sentences(
+        missing(), problem("c", RULE), objects=(WEB, route), clients=(client, connection("b.a", cds=FakeWatch()))
+    )
+    assert first.startswith("bad: Requests to web get 503")
+    assert "rejects its listeners" in second or "rejects its listeners" in third
 
 
 def shown(*rows: Plain, changes: list[Plain] | None = None, **counts: int) -> MeshState:
@@ -138,10 +204,12 @@ def test_certificates_in_use_and_faults() -> None:
         certificate("Secret a/y", 3, "Gateway a/g"),
         certificate("Secret a/z", -1),
     ]
-    findings = find_all(shown()._replace(certificates=certificates, faults=[ROUTE]), NOW)
+    findings = find_all(
+        shown()._replace(certificates=certificates, faults=[Fault(ROUTE, "aborts every request with 500")]), NOW
+    )
     assert [f"{one.level}: {text(one)}" for one in findings] == [
-        "bad: The certificate of Secret a/x expired 3 days ago.",
-        "warn: VirtualService a/r injects faults into requests.",
+        "bad: The certificate of Secret a/x expired 3 days ago, so clients that verify it do not connect.",
+        "warn: VirtualService a/r aborts every request with 500.",
         "warn: The certificate of Secret a/y expires in 3 days.",
     ]
 
@@ -149,7 +217,7 @@ def test_certificates_in_use_and_faults() -> None:
 async def test_faults_are_those_of_virtual_services() -> None:
     route = "{hosts: [web], http: [{fault: {abort: {httpStatus: 500, percentage: {value: 1}}}, route: [{destination: {host: web}}]}]}"
     assert await sentences(objects=(WEB, make("VirtualService", "r", route))) == [
-        "warn: VirtualService a/r injects faults into requests."
+        "warn: VirtualService a/r aborts 1 % of the requests with 500."
     ]
 
 

@@ -33,12 +33,22 @@ async def test_page_loads_no_external_resources() -> None:
             assert routes.PATH in await response.text()
 
 
+async def test_page_has_an_address_with_and_without_a_slash_at_the_end() -> None:
+    async with TestClient(TestServer(application(sources(world().mesh)))) as client:
+        pages = []
+        for path in (routes.PATH, f"{routes.PATH}/"):
+            async with client.get(path) as response:
+                pages.append((response.status, await response.text()))
+    assert pages[0] == pages[1]
+    assert pages[0][0] == 200
+
+
 def test_every_static_file_is_served() -> None:
     files = importlib.resources.files("pilot.debug.dashboard").joinpath("static").iterdir()
     assert {file.name for file in files} == {routes.PAGE, *routes.FILES}
 
 
-@pytest.mark.parametrize("path", ["", "/mesh", "/events", "/page.js", "/object", "/search", "/resource"])
+@pytest.mark.parametrize("path", ["", "/", "/mesh", "/events", "/page.js", "/object", "/search", "/resource"])
 async def test_remote_access_requires_authentication(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     monkeypatch.setattr(debug_application, "is_loopback", lambda request: False)
     async with (

@@ -1,9 +1,11 @@
-"""The terms for the states of proxies: every page and every message of the dashboard uses these, and no others."""
+"""The terms for the states of proxies and endpoints. All pages and messages of the dashboard use only these."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Sequence
+
+from pilot.mesh.model.endpoint import EndpointHealth
 
 TYPE_WORDS = {
     "cds": "clusters",
@@ -16,6 +18,11 @@ TYPE_WORDS = {
 }
 """Names of the resources of each type, by the short name of the type."""
 _NAMED = 3
+_ENDPOINT_WORDS = {
+    EndpointHealth.UNHEALTHY: "not ready",
+    EndpointHealth.DRAINING: "draining",
+    EndpointHealth.TERMINATING: "terminating",
+}
 
 
 def type_words(types: Iterable[str]) -> str:
@@ -36,6 +43,11 @@ def not_responding(count: int) -> str:
 def since(seconds: float) -> str:
     """Return a phrase with a Unix time, such as " since 2026-01-02 03:04:05 UTC", or "" if it is 0.0."""
     return f" since {datetime.datetime.fromtimestamp(seconds, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC" if seconds else ""
+
+
+def endpoint_word(health: EndpointHealth) -> str:
+    """Return the state of an endpoint, as Kubernetes and Envoy name it."""
+    return _ENDPOINT_WORDS.get(health, "ready")
 
 
 def first_names(names: Sequence[str]) -> str:

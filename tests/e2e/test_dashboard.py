@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import re
 import shutil
+import types
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -135,6 +137,35 @@ async def test_objects_that_changed_after_a_refusal_are_not_its_cause(page: Any,
     assert "built from" not in await headline(page)
 
 
+async def test_rejection_is_attributed_to_the_object_that_causes_it(page: Any, mesh: Sources) -> None:
+    changed = ChangedObject("update", NETWORKING, "VirtualService", "a", "later")
+    mesh.changes.record(7, [changed], 1, 0, 2)
+    times = {"seconds": 0.1, "seconds_99": 0.1, "seconds_50": 0.1}
+    outcome = {"proxies": 2, "unchanged": 0, "acknowledged": 1, "nacked": 1, "disconnected": 0}
+    mesh.changes.finish(7, types.SimpleNamespace(**outcome, **times))
+    row = page.locator(".recent li", has_text="changed VirtualService a/later")
+    await row.locator(".delivery a").wait_for()
+    assert "1 rejects VirtualService b/r" in await row.inner_text()
+
+
+async def test_service_begins_with_its_proxies_that_have_problems(page: Any) -> None:
+    await page.goto(f"{page.url.partition('#')[0]}#/service/a/web.a.svc.cluster.local")
+    first = page.locator("#detail .verdict").first
+    await first.wait_for()
+    assert re.search(r"web-0\.a\s+rejects its listeners since", await first.inner_text())
+    assert await page.locator("#detail .verdict").count() == 1
+    await first.locator("a:has-text('web-0.a')").click()
+    await page.wait_for_selector("h3:has-text('State by type')")
+
+
+async def test_service_without_a_connected_sidecar_says_so(page: Any) -> None:
+    await page.goto(f"{page.url.partition('#')[0]}#/service/a/stock.a.svc.cluster.local")
+    sentence = page.locator("#detail p", has_text="Plain text is")
+    await sentence.wait_for()
+    assert "accepted (PERMISSIVE)" in await sentence.inner_text()
+    assert "No sidecar of it is connected" in await sentence.inner_text()
+
+
 async def test_change_shows_the_old_and_the_new_value(page: Any, mesh: Sources) -> None:
     fields = (FieldChange("spec.http[0].timeout", "5s", "1s"),)
     changed = ChangedObject("update", NETWORKING, "VirtualService", "b", "r", "mesh.yaml", fields=fields)
@@ -233,6 +264,40 @@ async def test_no_view_scrolls_sideways(page: Any, width: int, view: str) -> Non
     await page.wait_for_selector("#view h2", state="attached")
     await page.wait_for_selector(".loading", state="detached")
     assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+CUT = """() => [...document.querySelectorAll('body *')].filter((one) => {
+  const { overflowX, clipPath } = getComputedStyle(one);
+  return one.getClientRects().length && clipPath === 'none' && overflowX !== 'visible' && one.scrollWidth > one.clientWidth + 1;
+}).map((one) => one.textContent)"""
+
+
+@pytest.mark.parametrize("view", ["", "#/changes", "#/service/a/web.a.svc.cluster.local", "#/proxies"])
+async def test_nothing_is_cut_off_on_a_phone(page: Any, mesh: Sources, view: str) -> None:
+    await page.set_viewport_size({"width": 390, "height": 800})
+    name = "a-virtual-service-with-a-long-name"
+    mesh.changes.record(7, [ChangedObject("update", NETWORKING, "VirtualService", "b", name)], 1, 0, 0)
+    await page.evaluate(f"location.hash = '{view}'")
+    await page.wait_for_selector("#view h2", state="attached")
+    await page.wait_for_selector(".loading", state="detached")
+    assert await page.evaluate(CUT) == []
+
+
+CONTRAST = """() => {
+  const light = (color) => color.match(/[\\d.]+/g).slice(0, 3).map((one) => one / 255).map((one) => (one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4)).reduce((sum, one, index) => sum + one * [0.2126, 0.7152, 0.0722][index], 0);
+  const back = light(getComputedStyle(document.querySelector('.picture')).backgroundColor);
+  return [...document.querySelectorAll('.edge .line')].map((line) => [light(getComputedStyle(line).stroke), Number(getComputedStyle(line).opacity)])
+    .map(([front, opacity]) => opacity * (Math.max(front, back) + 0.05) / (Math.min(front, back) + 0.05));
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_lines_of_the_graph_contrast_with_the_background(page: Any, scheme: Any) -> None:
+    await page.emulate_media(color_scheme=scheme)
+    await page.goto(f"{page.url.partition('#')[0]}#/service/a/web.a.svc.cluster.local")
+    await page.wait_for_selector(".edge.faint")
+    await page.wait_for_timeout(300)
+    assert min(await page.evaluate(CONTRAST)) >= 3
 
 
 async def test_details_of_a_box_come_into_sight_on_a_phone(page: Any) -> None:

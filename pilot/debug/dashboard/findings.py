@@ -69,7 +69,7 @@ def find_all(state: MeshState, now: float) -> list[MeshFinding]:
     nothing is wrong, the first finding says so."""
     fleet = state.shown["fleet"]
     results = [
-        *_rejections(fleet, state.shown["changes"], now),
+        *_rejections(fleet, now),
         *_errors(state.shown["problems"]),
         *_silent(fleet),
         *_certificates(state.certificates, now),
@@ -100,7 +100,7 @@ def count_services(db: Mesh) -> int:
 # -- proxies -----------------------------------------------------------------------------------------------------------
 
 
-def _rejections(fleet: Plain, changes: Sequence[Plain], now: float) -> Iterator[MeshFinding]:
+def _rejections(fleet: Plain, now: float) -> Iterator[MeshFinding]:
     """Yield what rejecting proxies say, and the objects that the rejected resources were built from."""
     rows, total = [row for row in fleet["unhealthy"] if row["state"] == "refused"], fleet["refused"]
     if not rows:
@@ -112,7 +112,9 @@ def _rejections(fleet: Plain, changes: Sequence[Plain], now: float) -> Iterator[
     if total > 1:
         text = number_of(total - 1, "other proxy", "other proxies")
         others = (" and ", ViewLink(text, "#/proxies?state=refused"))
-    causes = [part for ref in _causes(rows, changes)[:4] for part in (" and ", object_link(ref))][1:]
+    causes = {_key(ref): ref for row in rows for ref in row["causes"]}
+    rest = f" and {number_of(len(causes) - 1, 'other object')}" if len(causes) > 1 else ""
+    built_from = (object_link(next(iter(causes.values()))), rest) if causes else ()
     yield MeshFinding(
         "bad",
         (
@@ -121,7 +123,7 @@ def _rejections(fleet: Plain, changes: Sequence[Plain], now: float) -> Iterator[
             f" {rejects(total, types)} ",
             Moment(since, "since"),
             f": {cut(_error_of(first), _LONGEST_ERROR)}" if first["error"] else "",
-            *(("; built from ", *causes) if causes else ()),
+            *(("; built from ", *built_from) if built_from else ()),
             ".",
         ),
         total,
@@ -134,15 +136,18 @@ def _error_of(row: Plain) -> str:
     return error.removeprefix(f"{row['error_types'][0]}: ") if len(row["error_types"]) == 1 else error
 
 
-def _causes(rows: Sequence[Plain], changes: Sequence[Plain]) -> list[Plain]:
-    """Return the objects that may have caused rejections, without those that changed only after the first one."""
-    since = min((row["error_since"] or math.inf for row in rows), default=math.inf)
-    changed: dict[tuple[str, ...], float] = {}
+def first_changes(changes: Sequence[Plain]) -> dict[tuple[str, ...], float]:
+    """Return the Unix time of the first known change of each object, by its kind, namespace and name."""
+    first: dict[tuple[str, ...], float] = {}
     for change in changes:
         for one in change["objects"]:
-            changed[_key(one)] = min(changed.get(_key(one), math.inf), change["time"])
-    causes = {_key(ref): ref for row in rows for ref in row["causes"]}
-    remaining = [ref for key, ref in causes.items() if changed.get(key, -math.inf) <= since]
+            first[_key(one)] = min(first.get(_key(one), math.inf), change["time"])
+    return first
+
+
+def without_later(causes: Sequence[Plain], since: float, first: Mapping[tuple[str, ...], float]) -> list[Plain]:
+    """Return the objects that may have caused a rejection, the most likely first: those that had changed by then."""
+    remaining = [ref for ref in causes if first.get(_key(ref), -math.inf) <= since]
     return sorted(remaining, key=lambda ref: _SUSPECTS.index(ref["kind"]) if ref["kind"] in _SUSPECTS else math.inf)
 
 
@@ -156,7 +161,7 @@ def _silent(fleet: Plain) -> Iterator[MeshFinding]:
     first = next((row for row in fleet["unhealthy"] if row["state"] == "stale"), None)
     if not count:
         return
-    since: tuple[Part, ...] = (" for ", Moment(first["waits_since"], "for")) if first is not None else ()
+    since: tuple[Part, ...] = (" ", Moment(first["waits_since"], "since")) if first is not None else ()
     level: FindingLevel = "bad" if count > MANY * total else "warn"
     if count == 1 and first is not None:
         parts: tuple[Part, ...] = (proxy_link(first), f", one of {total:,} proxies, {not_responding(1)}", *since, ".")

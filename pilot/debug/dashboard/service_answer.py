@@ -51,7 +51,7 @@ from pilot.debug.rule_text import MAX_ITEMS, show_rule
 from pilot.debug.silence import describe_silence
 from pilot.debug.slices import collect_all, collect_present
 from pilot.debug.sources import ConnectedProxy, Sources
-from pilot.debug.terms import first_names, not_responding, rejects
+from pilot.debug.terms import endpoint_word, first_names, not_responding, rejects
 from pilot.lib.labels import cut as cut_labels
 from pilot.lib.suggestion import did_you_mean
 from pilot.mesh.analysis.nack import REJECTED, likely_causes
@@ -186,8 +186,8 @@ def _endpoints(db: Mesh, target: Service, proxies: Mapping[str, ConnectedProxy])
         yield {
             "address": e.addresses[0] if e.addresses else "",
             "port": e.port,
-            "health": e.health,
             "ready": e.health in USABLE,
+            "state": endpoint_word(e.health),
             "condition": unready.get(e.addresses[0], "") if e.addresses else "",
             "workload": e.workload,
             "version": labels.get("version", ""),
@@ -225,11 +225,13 @@ async def _unhealthy_proxies(
     silent = [(c, text) for c in own.values() if c not in rejecting and (text := describe_silence(c, now))]
     return {
         "refused": [
-            ServiceReason("error", f"{c.proxy.id} {rejection.text_of_object}", next(iter(rejection.causes), None))
+            ServiceReason(
+                "error", f"{c.proxy.id} {rejection.text_of_object}", next(iter(rejection.causes), None), is_own=True
+            )
             for c in rejecting[:MAX_REJECTING]
             for rejection in await explain_rejections(sources, c)
         ],
-        "stale": [ServiceReason("warning", f"{c.proxy.id} {text}.") for c, text in silent[:MAX_REJECTING]],
+        "stale": [ServiceReason("warning", f"{c.proxy.id} {text}.", is_own=True) for c, text in silent[:MAX_REJECTING]],
     }
 
 
@@ -267,10 +269,10 @@ def _proxy_reasons(
     """Yield the listed proxies that are unhealthy, or their number if there are more of them."""
     states = Counter(proxy.state for proxy in context.unhealthy if ref in proxy.services)
     if (count := states["refused"]) > len(listed["refused"]):
-        yield ServiceReason("error", f"{count} of its proxies {rejects(count, ())}.")
+        yield ServiceReason("error", f"{count} of its proxies {rejects(count, ())}.", is_own=True)
     yield from listed["refused"]
     if (count := states["stale"]) > len(listed["stale"]):
-        yield ServiceReason("warning", f"{count} of its proxies {not_responding(count)}.")
+        yield ServiceReason("warning", f"{count} of its proxies {not_responding(count)}.", is_own=True)
     yield from listed["stale"]
 
 

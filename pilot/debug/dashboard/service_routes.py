@@ -34,12 +34,14 @@ class ServiceReason(NamedTuple):
     """A reason for which requests to a service may fail. `severity` is "error" or "warning".
 
     `path` is that of the field of the object, or "" if it is not known.
+    `is_own` says whether it is the state of one of the service's own proxies.
     """
 
     severity: str
     text: str
     object: ObjectRef | None = None
     path: str = ""
+    is_own: bool = False
 
     def plain(self) -> Plain:
         """Return the reason as a JSON object."""
@@ -47,6 +49,7 @@ class ServiceReason(NamedTuple):
             "severity": self.severity,
             "text": self.text,
             "object": plain_ref(self.object) if self.object is not None else None,
+            "own": self.is_own,
         }
 
 

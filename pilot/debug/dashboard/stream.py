@@ -13,7 +13,15 @@ import msgspec
 from pilot.config.problem import Problem, Severity, plain_problem, plain_ref
 from pilot.debug.certificates import list_certificates
 from pilot.debug.dashboard.effects import ErrorEffect, effect_of
-from pilot.debug.dashboard.findings import Fault, MeshState, count_services, faults_in, find_all
+from pilot.debug.dashboard.findings import (
+    Fault,
+    MeshState,
+    count_services,
+    faults_in,
+    find_all,
+    first_changes,
+    without_later,
+)
 from pilot.debug.dashboard.fleet import ProxyRow, ProxyRows
 from pilot.debug.dashboard.graph import CachedGraph
 from pilot.debug.dashboard.mesh import (
@@ -214,16 +222,17 @@ class EventStream:
         log, now = sources.changes, time.time()
         rows = self._rows.unhealthy(now)
         self._unhealthy = await collect_all(_unhealthy(sources.db, row, self._rows.key_of(row), now) for row in rows)
-        unhealthy = [
-            row.plain(now) | {"services": p.services, "causes": _causes(sources.db, row, self._rows.key_of(row))}
-            for row, p in zip(rows, self._unhealthy, strict=True)
-        ]
+        changes = log.list_plain(self._errors, CHANGES)
+        first, unhealthy = first_changes(changes), []
+        for row, proxy in zip(rows, self._unhealthy, strict=True):
+            causes = without_later(_causes(sources.db, row, self._rows.key_of(row)), row.error_since, first)
+            unhealthy.append(row.plain(now) | {"services": proxy.services, "causes": causes})
         self._shown = {
             "revision": sources.db.revision,
             "graph": self._shown.get("graph", self.graph.number),
             "fleet": self._rows.summary(now) | {"unhealthy": unhealthy},
             "problems": plain,
-            "changes": log.list_plain(self._errors, CHANGES),
+            "changes": changes,
         }
 
 

@@ -15,7 +15,6 @@ _PLAINTEXT = {"STRICT": "rejected (STRICT)", "PERMISSIVE": "accepted (PERMISSIVE
 SEVERITIES = tuple(SEVERITY_STYLES)
 """All severities, the worst last."""
 _TIME = "%Y-%m-%d %H:%M:%S UTC"
-_ENVOY_STATUS = {"UnHealthy": "UNHEALTHY or not sent", "Draining": "DRAINING", "Terminating": "not sent"}
 """The health status in Envoy of endpoints that are not ready."""
 _NO_SIDECAR = (
     "No sidecar of its endpoints is connected here. "
@@ -142,17 +141,15 @@ def _endpoints(endpoints: list[Plain]) -> TextTable:
         (
             f"{e['address']}:{e['port']}",
             _state(e),
-            _ENVOY_STATUS.get(e.get("health", ""), "HEALTHY"),
             e["workload"] or "-",
             e["version"] or "-",
             e["proxy"] or "-",
         )
         for e in endpoints
     ]
-    return TextTable(("ADDRESS", "STATE", "IN ENVOY", "WORKLOAD", "VERSION", "PROXY"), rows)
+    return TextTable(("ADDRESS", "STATE", "WORKLOAD", "VERSION", "PROXY"), rows)
 
 
 def _state(endpoint: Plain) -> str:
-    """Return whether an endpoint is ready, with the conditions in its EndpointSlice if it is not."""
-    condition = f" ({endpoint['condition']})" if endpoint.get("condition") else ""
-    return "ready" if endpoint["ready"] else f"not ready{condition}"
+    """Return the state of an endpoint, with the conditions in its EndpointSlice if it is not ready."""
+    return f"{endpoint['state']} ({endpoint['condition']})" if endpoint["condition"] else endpoint["state"]

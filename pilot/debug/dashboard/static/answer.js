@@ -1,5 +1,5 @@
 // The state of the mesh in one sentence, and what else is affected.
-import { ago, clock, count, h, link, mark, nameOf, number, show, span, to } from "./dom.js";
+import { ago, clock, count, h, link, mark, nameOf, number, objectLink, show, span, to, toProxy } from "./dom.js";
 
 const DAY = 86400;
 const TYPES = { cds: "clusters", eds: "endpoints", lds: "listeners", rds: "routes", sds: "secrets", ecds: "extensions", nds: "names" };
@@ -17,17 +17,21 @@ export const STATE_TEXT = { refused: "rejects", stale: "not responding", waiting
 export const rejecting = (n) => count(n, "proxy rejects", "proxies reject");
 export const silent = (n) => count(n, "proxy is not responding", "proxies are not responding");
 
-export function stateText(row, now) {
-  if (row.state === "refused") return `rejects its ${typesOf(row.error_types)} since ${clock(row.error_since)} (${span(now - row.error_since)})`;
-  return row.state === "stale" ? `${STATE_TEXT.stale} for ${span(now - row.waits_since)}` : STATE_TEXT[row.state];
+export function stateText(row) {
+  if (row.state === "refused") return [`rejects its ${typesOf(row.error_types)} `, since(row.error_since)];
+  return row.state === "stale" ? [`${STATE_TEXT.stale} `, since(row.waits_since)] : STATE_TEXT[row.state];
 }
+
+const since = (time) => [`since ${clock(time)} (`, h("span", { class: "age", "data-time": time }, ago(time)), ")"];
+
+// A proxy that rejects resources or is not responding: since when, the error, and the objects that cause it.
+export const unhealthyItem = (row, ...more) => h("li", {}, link(toProxy(row.id), proxyName(row)), " ", mark(STATE[row.state], stateText(row)), row.error ? h("p", {}, errorOf(row)) : null, row.causes.length ? h("p", { class: "soft" }, "built from ", objectLink(row.causes[0]), row.causes.length > 1 ? ` and ${count(row.causes.length - 1, "other object")}` : "") : null, more);
 
 // A part of a sentence from the server: a text, a link, or a time.
 function partOf(part, now) {
   if (typeof part === "string") return part;
   if (part.href) return link(part.href, part.text);
-  const duration = span(Math.abs(now - part.time));
-  return part.form === "since" ? `since ${clock(part.time)} (${duration})` : duration;
+  return part.form === "since" ? since(part.time) : span(Math.abs(now - part.time));
 }
 
 // Returns whether a Gateway or the mesh uses a certificate.
@@ -38,12 +42,13 @@ export function listed(items, last = ", ") {
   return [first.map((one, index) => [index ? (index === items.length - 1 ? last : ", ") : "", one]), rest > 0 ? ` and ${rest} more` : ""];
 }
 
-// Draws the headline, and the other findings below it. Beside details (`isBrief`), it is one line.
+// Draws the headline, and the other findings below it. Beside details (`isBrief`), it is one line, and on a phone their number.
 export function drawAnswer(element, { findings, problems }, now, isBrief) {
   const [first, ...rest] = findings, sentence = (one) => one.parts.map((part) => partOf(part, now));
-  const more = rest.filter((one) => one.level !== "busy").length;
+  const more = rest.filter((one) => one.level !== "busy").length, isBad = first.level === "bad" || first.level === "warn";
+  const text = h("span", { class: isBrief && isBad ? "long" : "" }, sentence(first)), short = isBrief && isBad ? h("a", { class: "short", href: "#/" }, `${count(more + 1, "problem")} of the mesh`) : null;
   element.classList.toggle("brief", isBrief);
-  show(element, h("p", { class: `headline ${first.level}` }, mark(first.level, ""), h("span", {}, sentence(first))), !rest.length ? null : !isBrief ? h("ul", { class: "also" }, rest.map((one) => h("li", {}, mark(one.level, ""), h("span", {}, sentence(one))))) : more ? link("#/", `${number(more)} more`) : null);
+  show(element, h("p", { class: `headline ${first.level}` }, mark(first.level, ""), text, short), !rest.length ? null : !isBrief ? h("ul", { class: "also" }, rest.map((one) => h("li", {}, mark(one.level, ""), h("span", {}, sentence(one))))) : more ? h("a", { class: "long", href: "#/" }, `${number(more)} more`) : null);
   document.title = `${problems.counts.errors ? `(${count(problems.counts.errors, "error")}) ` : ""}Mesh`;
 }
 

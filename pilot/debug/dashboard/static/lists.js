@@ -1,6 +1,6 @@
 // Lists: problems, proxies, changes and certificates.
 import { ago, bytes, clock, command, count, duration, fold, h, link, list, mark, nameOf, number, objectLink, section, serviceLink, span, table, to, toObject, toProxy, zone } from "./dom.js";
-import { changeName, errorOf, isUsed, listed, proxyName, STATE, STATE_TEXT, stateText } from "./answer.js";
+import { changeName, isUsed, listed, proxyName, STATE, STATE_TEXT, stateText, unhealthyItem } from "./answer.js";
 
 const MOST = 100, RECENT = 8, NAMED = 3, MANY = 100, DAY = 86400;
 export const LEVEL = { error: "bad", warning: "warn", info: "note" };
@@ -45,7 +45,7 @@ export function drawProxies(answer, query, now, go) {
     go(`${to("proxies")}?${next}`);
   } });
   const rows = proxies.map((row) => [
-    link(toProxy(row.id), proxyName(row)), mark(STATE[row.state], stateText(row, now)),
+    link(toProxy(row.id), proxyName(row)), mark(STATE[row.state], stateText(row)),
     row.kind, row.version, `${span(now - row.since)}`,
   ]);
   return [
@@ -61,13 +61,15 @@ export function drawProxies(answer, query, now, go) {
 export function delivery(change, { unhealthy }) {
   const total = change.proxies - (change.unchanged || 0);
   if (!total) return h("span", { class: "delivery soft", title: cost(change) }, "affected no proxy");
-  const since = unhealthy.filter((row) => row.state === "refused" && row.error_since < change.time).length; // they rejected an earlier change too
-  const before = Math.min(change.refused || 0, since), refused = (change.refused || 0) - before;
+  const earlier = unhealthy.filter((row) => row.state === "refused" && row.error_since < change.time); // they rejected an earlier change too
+  const before = Math.min(change.refused || 0, earlier.length), refused = (change.refused || 0) - before;
+  const causes = [...new Map(earlier.flatMap((row) => row.causes.slice(0, 1)).map((ref) => [toObject(ref), ref])).values()];
   const done = change.acknowledged || 0, gone = change.gone || 0, pending = change.done ? 0 : total - done - (change.refused || 0) - gone;
   const bar = h("span", { class: "bar", role: "img", "aria-label": `${done} of the ${total} proxies that it affected have it` }, h("i", { class: "ok", style: { width: `${(100 * done) / total}%` } }), h("i", { class: "bad", style: { width: `${(100 * refused) / total}%` } }));
-  const more = [refused && `${number(refused)} ${refused === 1 ? "rejects" : "reject"} it`, before && `${number(before)} ${before === 1 ? "rejects" : "reject"} an earlier one`, pending > 0 && `${number(pending)} ${(change.seconds || 0) > 10 ? STATE_TEXT.stale : STATE_TEXT.waiting}`, gone && `${number(gone)} disconnected`].filter(Boolean).join(", ");
+  const more = [refused && `${number(refused)} ${refused === 1 ? "rejects" : "reject"} it`, before && [`${number(before)} ${before === 1 ? "rejects" : "reject"} `, causes.length ? listed(causes.map((ref) => objectLink(ref))) : "an earlier one"],
+    pending > 0 && ((change.seconds || 0) > 10 ? link(`${to("proxies")}?state=stale`, `${number(pending)} ${STATE_TEXT.stale}`) : `${number(pending)} ${STATE_TEXT.waiting}`), gone && `${number(gone)} disconnected`].filter(Boolean);
   const lasts = !change.done && `for ${span(change.seconds || 0)}`;
-  return h("span", { class: "delivery", title: cost(change) }, bar, h("span", { class: refused ? "bad" : "" }, `${number(done)}/${number(total)}${more ? `, ${more}` : ""}`), lasts ? h("span", { class: "soft" }, lasts) : null);
+  return h("span", { class: "delivery", title: cost(change) }, bar, h("span", { class: refused ? "bad" : "" }, `${number(done)}/${number(total)}`, more.map((part) => [", ", part])), lasts ? h("span", { class: "soft" }, lasts) : null);
 }
 
 // What a change made the control plane compute and send, and how long that took.
@@ -126,7 +128,7 @@ function brief(change, problems) {
 export function drawChanges(state, query) {
   const name = query.get("about") || "", matching = name ? state.changes.filter((change) => change.objects.some((one) => nameOf(one) === name)) : state.changes;
   return [
-    h("h2", {}, "What changed"), name ? h("p", {}, `Changes of ${name}. `, link(to("changes"), "Show all")) : h("p", { class: "soft" }, `The last changes of the configuration, newest first. 247/250 means: it affected 250 proxies when it was made, and 247 of them have it. The page of an object counts the proxies that it affects now. All times are those of this browser (${zone()}).`),
+    h("h2", {}, "What changed"), name ? h("p", {}, `Changes of ${name}. `, link(to("changes"), "Show all")) : h("p", { class: "soft" }, `The last changes of the configuration, newest first. 247/250 means: it affected 250 proxies when it was made, and 247 of them have it. Proxies that were rejecting another object when the change was made are named with that object. “Not responding” means that they have not acknowledged a response for more than ten seconds, “disconnected” that they closed their connection before they acknowledged the change. The page of an object counts the proxies that it affects now. All times are those of this browser (${zone()}).`),
     matching.length ? list(matching.slice(0, MOST), (change) => changeItem(change, state)) : h("p", { class: "none" }, "Nothing has changed since the control plane started."),
   ];
 }
@@ -149,10 +151,10 @@ export function drawCertificates(state, now) {
 }
 
 // The panel beside the graph when nothing is chosen: the proxies with problems, and the errors.
-export function overview(state, now) {
+export function overview(state) {
   const unhealthy = state.fleet.unhealthy.slice(0, 8), errors = state.problems.items.filter((one) => one.severity === "error").slice(0, 6), warnings = state.problems.items.filter((one) => one.severity === "warning").slice(0, 6 - errors.length);
   return [
-    h("h2", { class: "unseen" }, "Overview"), unhealthy.length ? section("Proxies with problems", h("ul", { class: "items" }, unhealthy.map((row) => h("li", {}, link(toProxy(row.id), proxyName(row)), " ", mark(STATE[row.state], stateText(row, now)), row.error ? h("p", {}, errorOf(row)) : null, row.services.length ? h("p", { class: "soft" }, "serves ", row.services.slice(0, 3).map(([host, namespace], index) => [index ? ", " : "", serviceLink({ host, namespace })])) : null)))) : null,
+    h("h2", { class: "unseen" }, "Overview"), unhealthy.length ? section("Proxies with problems", h("ul", { class: "items" }, unhealthy.map((row) => unhealthyItem(row, row.services.length ? h("p", { class: "soft" }, "serves ", row.services.slice(0, 3).map(([host, namespace], index) => [index ? ", " : "", serviceLink({ host, namespace })])) : null)))) : null,
     errors.length ? section("Errors", h("ul", { class: "items" }, errors.map(problemItem))) : null,
     warnings.length ? section("Warnings", h("ul", { class: "items" }, warnings.map(problemItem))) : null,
     unhealthy.length || errors.length || warnings.length ? null : h("p", { class: "none" }, "Choose a namespace or a gateway, or search for a service, a proxy or an object."),

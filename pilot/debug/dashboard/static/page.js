@@ -235,7 +235,7 @@ async function detail(isNew) {
   detailDue = Date.now() + MESH_PAUSE;
   const wrong = mistake(view);
   if (wrong) throw Object.assign(new Error(wrong), { status: 404 });
-  if (kind === "service") { const answer = await fresh(isNew, "service", { namespace: rest[0], host: rest[1] }, state.changes[0]); return answer && drawService(answer, state); }
+  if (kind === "service") { const answer = await fresh(isNew, "service", { namespace: rest[0], host: rest[1] }, [state.changes[0], state.fleet.unhealthy]); return answer && drawService(answer, state); }
   if (kind === "object") { const answer = await fresh(isNew, "object", { group: rest[0], kind: rest[1], namespace: rest[2], name: rest[3] }, state.changes[0]); return answer && drawObject(answer, state, query.get("path") || ""); }
   if (kind === "proxies") { const answer = await fresh(isNew, "proxies", Object.fromEntries(query)); return answer && drawProxies(answer, query, now(), go); }
   if (kind === "proxy") { const answer = await fresh(isNew, "proxy", { id: rest[0] }); return answer && drawProxy(answer, rest[1], rest[2], now()); }
@@ -246,7 +246,7 @@ async function detail(isNew) {
   if (state.mesh?.opened !== opened()) return undefined;
   if (kind === "edge") return drawEdge(rest[0], rest[1], state);
   if (kind === "namespace" && !state.mesh.namespaces.some((one) => one.name === rest[0]) && !state.fleet.namespaces[rest[0]] && !state.problems.items.some((one) => one.namespace === rest[0])) throw Object.assign(new Error(`There is no namespace ${rest[0]} with services or proxies.`), { status: 404 });
-  return opened() && (kind || onlyNamespace()) && !isEmpty() ? drawNamespace(opened(), state, now()) : overview(state, now());
+  return opened() && (kind || onlyNamespace()) && !isEmpty() ? drawNamespace(opened(), state) : overview(state);
 }
 
 async function after(target, isCurrent) {

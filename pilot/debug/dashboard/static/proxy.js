@@ -14,7 +14,7 @@ export function drawProxy(answer, type, resource, now) {
   ]);
   const pod = answer.proxy;
   return [
-    h("h2", {}, proxyName(answer)), h("p", {}, mark(STATE[answer.state], stateText(answer, now))),
+    h("h2", {}, proxyName(answer)), h("p", {}, mark(STATE[answer.state], stateText(answer))),
     h("p", { class: "soft" }, `${answer.kind} ${answer.version} · ${answer.ips.join(", ")} · connected for ${span(now - answer.since)} · `, link(to("namespace", answer.namespace), `namespace ${answer.namespace}`)),
     answer.services.length ? h("p", {}, "Serves ", answer.services.slice(0, 6).map(([host, namespace], index) => [index ? ", " : "", serviceLink({ host, namespace })]), answer.services.length > 6 ? ` and ${answer.services.length - 6} more` : "", ".") : null,
     answer.sidecar ? h("p", {}, `Sees ${count(answer.sidecar.services, "service")}; ${number(answer.sidecar.hidden)} others are hidden by `, objectLink(answer.sidecar.sidecar), ".") : null,

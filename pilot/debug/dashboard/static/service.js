@@ -2,9 +2,10 @@
 import { ask, clock, command, compare, count, fold, h, link, mark, nameOf, number, objectLink, section, serviceLink, shortHost, show, table, to, toObject, toProxy } from "./dom.js";
 import { changeItem, LEVEL, problemItem } from "./lists.js";
 import { levelOf, nameOfPlace, rateText, wordsOf } from "./graph.js";
-import { listed, nameOfProxy, proxyName, STATE, stateText } from "./answer.js";
+import { listed, nameOfProxy, unhealthyItem } from "./answer.js";
 
 const MOST = 100; // services that are listed
+const NOT_CONNECTED = "the endpoint is in the mesh, but its proxy has no connection to this replica of the control plane.";
 const PLAIN_TEXT = { STRICT: "rejected (STRICT)", PERMISSIVE: "accepted (PERMISSIVE)", DISABLE: "expected (DISABLE): the service does not use mutual TLS" };
 
 export function drawService(service, state) {
@@ -14,7 +15,7 @@ export function drawService(service, state) {
   const changes = state.changes.filter((change) => change.objects.some((one) => related.has(nameOf(one)) && change.total < 1000)).slice(0, 5);
   return [
     h("h2", {}, name), h("p", { class: "soft" }, `${host} · ports ${service.ports.map((port) => `${port.number} ${port.protocol}`).join(", ") || "none"} · `, link(to("namespace", namespace), `namespace ${namespace}`), " · ", objectLink(service.source)),
-    verdict(service, traffic), traffic ? h("p", {}, h("b", {}, "Traffic: "), rateText(traffic)) : null,
+    ownProxies(service, state), verdict(service, state, traffic), traffic ? h("p", {}, h("b", {}, "Traffic: "), rateText(traffic)) : null,
     hidden(service, state), callers(service, state),
     section("Routes", service.routes.length ? service.routes.map(route) : h("p", {}, "No VirtualService or HTTPRoute applies to it: requests go to its endpoints.")),
     service.rules.length ? section("Destination rules", service.rules.map(rule)) : null,
@@ -27,10 +28,18 @@ export function drawService(service, state) {
 
 const podOf = (service) => nameOfProxy(service.endpoints.find((one) => one.proxy).proxy);
 
-function verdict(service, traffic) {
+// Its proxies that reject resources or are not responding.
+const unhealthyOf = ({ host, namespace }, { fleet }) => fleet.unhealthy.filter((row) => row.services.some(([other, place]) => other === host && place === namespace));
+
+function ownProxies(service, state) {
+  const rows = unhealthyOf(service, state);
+  return rows.length ? h("div", { class: `verdict${rows.some((row) => row.state === "refused") ? "" : " warn"}` }, h("h3", {}, "Its proxies with problems"), h("ul", { class: "items" }, rows.slice(0, 5).map((row) => unhealthyItem(row)), rows.length > 5 ? h("li", { class: "soft" }, `and ${number(rows.length - 5)} more`) : null)) : null;
+}
+
+function verdict(service, state, traffic) {
   const failing = traffic && traffic.errors > 0.01 * traffic.rate ? [{ severity: "error", text: `${((100 * traffic.errors) / traffic.rate).toFixed(1)} % of its requests fail with a status of 5xx.` }] : [];
-  const reasons = [...failing, ...service.reasons], problems = service.problems.filter((one) => one.severity !== "info");
-  if (!reasons.length && !problems.length) return h("p", { class: "verdict ok" }, mark("ok", "No problems found."));
+  const own = unhealthyOf(service, state), reasons = [...failing, ...service.reasons.filter((one) => !one.own || !own.length)], problems = service.problems.filter((one) => one.severity !== "info");
+  if (!reasons.length && !problems.length) return own.length ? null : h("p", { class: "verdict ok" }, mark("ok", "No problems found."));
   return h("div", { class: "verdict" }, reasons.length ? [h("h3", {}, "Why requests may fail"), h("ul", { class: "items" }, reasons.map((one) => h("li", {}, mark(LEVEL[one.severity], one.severity), " ", one.text, one.object ? [" ", objectLink(one.object, (one.text.match(/^spec\.\S+/) || [""])[0])] : null)))] : null, problems.length ? [h("h3", {}, "Problems in related objects"), h("ul", { class: "items" }, problems.slice(0, 10).map(problemItem))] : null);
 }
 
@@ -60,14 +69,13 @@ function caller(one) {
   return [h("b", {}, one.account || "every workload"), " in ", link(to("namespace", one.namespace), one.namespace), isLimited ? [": ", texts(one.requests)] : "", " (", policiesOf(one.requests), ")", except(one)];
 }
 
-// The Sidecars that hide the service, since they last changed.
+// The Sidecars that hide the service, since they last changed, in a line each.
 function hidden(service, { changes }) {
-  if (!service.hiddenBy.length) return null;
   const items = service.hiddenBy.map((one) => {
     const last = changes.find((change) => change.objects.some((object) => object.kind === "Sidecar" && nameOf(object) === nameOf(one.sidecar)));
-    return h("li", {}, mark("note", "hidden"), " from ", count(one.proxies, "proxy", "proxies"), " in ", link(to("namespace", one.namespace), one.namespace), " by ", objectLink(one.sidecar), last ? ` since ${clock(last.time, true)}` : "", ": their requests do not use its routes and endpoints.");
+    return h("p", { class: "soft" }, mark("note", "Hidden"), " from ", count(one.proxies, "proxy", "proxies"), " in ", link(to("namespace", one.namespace), one.namespace), " by ", objectLink(one.sidecar), last ? ` since ${clock(last.time, true)}` : "", ".");
   });
-  return section("Where it is hidden", h("ul", { class: "items" }, items));
+  return items.length > 3 ? [items.slice(0, 2), fold("hidden", `and by ${count(items.length - 2, "more Sidecar")}`, false, items.slice(2))] : items;
 }
 
 // Whether callers may use plain text, and which objects decide that.
@@ -75,7 +83,13 @@ function plainText(service) {
   if (!PLAIN_TEXT[service.mtls]) return null;
   const by = service.mtlsBy[service.mtlsBy.length - 1], isOpen = service.mtls !== "STRICT", needed = isOpen ? service.identityBy : [];
   return h("p", {}, "Plain text is ", h("b", {}, PLAIN_TEXT[service.mtls]), by ? [" because of ", objectLink(by)] : ": no PeerAuthentication applies, and this is the default of the mesh",
-    needed.length ? ["; but ", listed(needed.map((one) => objectLink(one)), " and "), needed.length === 1 ? " denies" : " deny", " callers without an identity"] : "", ".");
+    needed.length ? ["; but ", listed(needed.map((one) => objectLink(one)), " and "), needed.length === 1 ? " denies" : " deny", " callers without an identity"] : "", ".", withoutSidecar(service));
+}
+
+// Nobody enforces the mode of endpoints outside of the mesh.
+function withoutSidecar({ endpoints }) {
+  if (!endpoints.length || endpoints.some((one) => one.proxy)) return "";
+  return ` No sidecar of it is connected${endpoints.some((one) => one.inMesh) ? "" : ", and its endpoints are outside of the mesh: nothing enforces this"}.`;
 }
 
 function policy(one) {
@@ -126,13 +140,13 @@ function rule(one) {
 
 function endpoints(service) {
   if (!service.endpoints.length) return h("p", { class: "none" }, service.total < 0 ? "Requests go to the address that clients choose." : "It has no endpoints.");
-  const local = service.endpoints.some((one) => one.locality), heads = ["endpoint", "health", "proxy", "version", ...(local ? ["locality"] : [])];
-  const rows = service.endpoints.map((one) => [`${one.address}:${one.port}`, mark(one.ready ? "ok" : "bad", one.ready ? "ready" : one.health === "Draining" ? "draining" : "not ready"), one.proxy ? link(toProxy(one.proxy), nameOfProxy(one.proxy)) : one.inMesh ? "not connected" : "no proxy", one.version, ...(local ? [one.locality] : [])]);
-  return [table(heads, rows), service.total > rows.length ? h("p", {}, `${number(service.total - rows.length)} more.`) : null];
+  const local = service.endpoints.some((one) => one.locality), heads = ["endpoint", "state", "proxy", "version", ...(local ? ["locality"] : [])];
+  const rows = service.endpoints.map((one) => [`${one.address}:${one.port}`, mark(one.ready ? "ok" : "bad", one.state), one.proxy ? link(toProxy(one.proxy), nameOfProxy(one.proxy)) : one.inMesh ? h("span", { title: NOT_CONNECTED }, "not connected") : "no proxy", one.version, ...(local ? [one.locality] : [])]);
+  return [table(heads, rows), service.endpoints.some((one) => one.inMesh && !one.proxy) ? h("p", { class: "soft" }, `Not connected: ${NOT_CONNECTED}`) : null, service.total > rows.length ? h("p", {}, `${number(service.total - rows.length)} more.`) : null];
 }
 
 // A namespace: its health, services, and what calls in and out.
-export function drawNamespace(name, state, now) {
+export function drawNamespace(name, state) {
   const namespace = state.mesh.namespaces.find((one) => one.name === name);
   if (!namespace) return [h("h2", {}, name), h("p", { class: "none" }, "There is no service in this namespace."), h("p", {}, link(`${to("proxies")}?namespace=${encodeURIComponent(name)}`, "its proxies"), " · ", link(`${to("problems")}?namespace=${encodeURIComponent(name)}`, "problems"))];
   const services = [...namespace.services].sort((a, b) => rank(a) - rank(b) || compare(a.host, b.host));
@@ -141,7 +155,7 @@ export function drawNamespace(name, state, now) {
   return [
     h("h2", {}, `Namespace ${name}`), h("p", {}, mark(levelOf(namespace), wordsOf(namespace))),
     h("p", {}, link(`${to("proxies")}?namespace=${encodeURIComponent(name)}`, count(namespace.proxies, "proxy", "proxies")), " · ", link(`${to("problems")}?namespace=${encodeURIComponent(name)}`, "problems"), " · ", link("#/", "all namespaces")),
-    unhealthy.length ? section("Proxies with problems", h("ul", { class: "items" }, unhealthy.slice(0, 8).map((row) => h("li", {}, link(toProxy(row.id), proxyName(row)), " ", mark(STATE[row.state], stateText(row, now)))))) : null,
+    unhealthy.length ? section("Proxies with problems", h("ul", { class: "items" }, unhealthy.slice(0, 8).map((row) => unhealthyItem(row)))) : null,
     problems.length ? section("Problems", h("ul", { class: "items" }, problems.map(problemItem))) : null,
     section(count(services.length, "service"), h("ul", { class: services.some((one) => shortHost(one.host, name).length > 20) ? "services long" : "services" }, services.slice(0, MOST).map((one) => h("li", {}, serviceLink(one), h("span", { class: "soft" }, one.total < 0 ? "" : ` ${one.ready}/${one.total}`), levelOf(one) === "ok" ? null : [" ", mark(levelOf(one), wordsOf(one))]))), services.length > MOST ? h("p", { class: "soft" }, `${number(services.length - MOST)} more: search for one.`) : null),
     changes.length ? section("What changed", h("ul", { class: "items" }, changes.map((change) => changeItem(change, state)))) : null,

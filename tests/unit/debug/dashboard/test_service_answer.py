@@ -58,7 +58,7 @@ async def test_healthy_service() -> None:
         {
             "address": "10.0.0.1",
             "port": 8080,
-            "health": "Healthy",
+            "state": "ready",
             "ready": True,
             "condition": "",
             "workload": answer["endpoints"][0]["workload"],
@@ -203,6 +203,7 @@ async def test_rejections_of_what_is_built_from_the_objects_of_the_service_are_r
             "severity": "error",
             "text": "client-0.b rejects its routes: no such cluster",
             "object": {"group": NETWORKING, "kind": "VirtualService", "namespace": "a", "name": "split"},
+            "own": False,
             "changed": 0.0,
         }
     ]

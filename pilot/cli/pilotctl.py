@@ -122,6 +122,10 @@ INTERRUPTED = 130
 def pilotctl(kubeclient_timeout: str | None) -> None:
     """Inspect a running control plane, check configuration and manage installations.
 
+    In an incident, `problems` lists what is wrong, and `history` what has changed. `describe svc/NAME.NAMESPACE` shows
+    why requests to a service fail, who may call it, and what hides it. `rollout status KIND/NAMESPACE/NAME` shows which
+    proxies have a change.
+
     Options can also be set by environment variables: PILOTCTL_ADDRESS for --address, PILOTCTL_PROBLEMS_NAMESPACE for
     problems --namespace.
     """

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pilot.config.kinds.kubernetes import POD
+from pilot.config.object import RegistryKey
 from pilot.debug.plain_json import parts
 from pilot.debug.slices import without_collections
 from pilot.debug.sources import ConnectedProxy, Sources
@@ -168,7 +170,15 @@ def find_connection(sources: Sources, text: str, namespace: str = "") -> Connect
             raise Refused(409, _ambiguous(text, list(latest.values())))
     if _find_services(sources, text, namespace):
         return _find_proxy_of_service(sources, text, namespace, connections)
-    raise Refused(404, NOT_CONNECTED)
+    raise Refused(404, NOT_CONNECTED + _describe_pod(sources, text, namespace))
+
+
+def _describe_pod(sources: Sources, text: str, namespace: str) -> str:
+    """Return a line that says that a Pod POD.NAMESPACE has no connected proxy, or "" if there is no such Pod."""
+    name, _, place = text.rpartition(".") if not namespace else (text.removesuffix(f".{namespace}"), "", namespace)
+    if POD.table(sources.db).peek(RegistryKey(sources.db.settings.registry.cluster_id, place, name)) is None:
+        return ""
+    return f"Pod {place}/{name} exists, but no proxy of it is connected; see pilotctl check-inject {name}.{place}\n"
 
 
 def _find_services(sources: Sources, text: str, namespace: str) -> tuple[ServiceRef, ...]:

@@ -106,6 +106,8 @@ class PageClient:
                     f"{query['proxyID']!r} is not the name of a proxy: use POD.NAMESPACE or part of it, or "
                     f"svc/NAME.NAMESPACE{self._connected()}"
                 )
+            if about := text.partition("\n")[2]:
+                return UnknownProxyError(f"{about}; looked at {self.address}")
             in_namespace = f" in namespace {query['namespace']}" if query.get("namespace") else ""
             return UnknownProxyError(
                 f"no connected proxy{in_namespace} matches {query['proxyID']!r} at {self.address}{self._connected()}"

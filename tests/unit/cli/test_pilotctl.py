@@ -348,7 +348,7 @@ def test_proxy_status(run: Any, address: str) -> None:
         "tea-1.shop   Kubernetes   sidecar   SYNCED   ERROR   STALE   NOT SENT   1.32.0\n"
         "gate.edge    Kubernetes   router    -        -       -       -\n"
         "tea-1.shop rejected LDS: no such filter\n"
-        "tea-1.shop has not acknowledged EDS since the last change\n"
+        "tea-1.shop has not acknowledged EDS\n"
         "2 proxies: 1 ERROR, 1 NOT SENT\n"
     )
 
@@ -568,7 +568,9 @@ def test_problems(run: Any, address: str) -> None:
         "Warning [unknown-kind] (b.yaml) what is this?\n"
         "1 error, 1 warning.\n"
     )
-    assert run(address, "problems", "-n", "calm") == "No problems.\n"
+    assert run(address, "problems", "-n", "calm") == (
+        "No problems in the namespace calm; pilotctl problems lists those of all.\n"
+    )
 
 
 def test_unknown_proxy(fail: Any, address: str, empty: str) -> None:

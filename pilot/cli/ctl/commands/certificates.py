@@ -13,9 +13,7 @@ from pilot.cli.ctl.output import CommandResult, TextTable
 from pilot.cli.ctl.replicas import Replicas
 
 _WEEK = 7 * 86_400
-_WORKLOADS = (
-    "Certificates of workloads are not listed, because agents renew them: see pilotctl proxy-config secrets PROXY."
-)
+_WORKLOADS = "Certificates of workloads are not listed: agents renew them. See pilotctl proxy-config secrets PROXY."
 _HEAD = ("CERTIFICATE", "USED BY", "EXPIRES", "LEFT")
 
 

@@ -23,9 +23,9 @@ SERVICE = ("svc", "service")
 @with_output
 @with_client
 def describe(client: Replicas, proxy: str, more: tuple[str, ...], namespace: str) -> CommandResult:
-    """Describe a workload or a service: the routes and rules for traffic to it, and its policies.
+    """Describe a service or a workload: why requests to it fail, its routes, rules, policies and endpoints.
 
-    PROXY is POD.NAMESPACE or part of it, or svc/NAME.NAMESPACE for a service: its endpoints and problems too. For
+    PROXY is svc/NAME.NAMESPACE for a service, or POD.NAMESPACE or part of it for a workload. For
     other hosts, set the namespace: svc/HOST -n NAMESPACE. As with istioctl, "pod NAME" and "svc NAME" are accepted.
     """
     if len(more) > 1 or (more and proxy not in (*SERVICE, "pod")):

@@ -37,6 +37,15 @@ async def test_unknown_proxy_is_not_found(client: TestClient[web.Request, web.Ap
     assert await refusal(client, f"/debug/{page}?proxyID=nobody") == (404, text)
 
 
+async def test_pod_without_a_connected_proxy_is_named() -> None:
+    for text, namespace in (("tea-1.shop", ""), ("tea-1", "shop"), ("tea-1.shop", "shop")):
+        with pytest.raises(Refused) as refused:
+            find_connection(sources(build_mesh()), text, namespace)
+        assert refused.value.text.splitlines()[1] == (
+            "Pod shop/tea-1 exists, but no proxy of it is connected; see pilotctl check-inject tea-1.shop"
+        )
+
+
 def named_pages(*rows: tuple[str, str, str]) -> Sources:
     """Return the sources for connections with an ID and the ID and cluster of their proxy. The last is the latest."""
     connections = [

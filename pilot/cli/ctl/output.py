@@ -84,13 +84,14 @@ def fit(part: TextTable, column: int) -> TextTable:
 def wrap(part: TextTable, column: int) -> TextTable:
     """Return a table that is not wider than the terminal, or than 120 columns without one, as far as possible.
 
-    The cells of a column continue in further rows.
+    The cells of a column continue in further rows. Words, such as host names, stay whole, so that they can be copied.
     """
     widths = _widths([tuple(map(str, row)) for row in (part.head, *part.rows)])
     left = max(_NARROWEST, _columns() - sum(widths) + widths[column] - len(_GAP) * (len(widths) - 1))
     rows: list[Sequence[object]] = []
+    wrapper = textwrap.TextWrapper(left, break_long_words=False, break_on_hyphens=False)
     for row in part.rows:
-        first, *more = textwrap.wrap(one_line(str(row[column])), left, break_on_hyphens=False) or [""]
+        first, *more = wrapper.wrap(one_line(str(row[column]))) or [""]
         rows.append([first if position == column else cell for position, cell in enumerate(row)])
         rows += [[text if position == column else "" for position in range(len(row))] for text in more]
     return part._replace(rows=rows)
@@ -98,9 +99,14 @@ def wrap(part: TextTable, column: int) -> TextTable:
 
 def fold(text: str, indent: str, further: str) -> str:
     """Return a text in lines that are as wide as the terminal, or 120 columns without one, and are indented."""
-    return textwrap.fill(
-        one_line(text), _columns(), initial_indent=indent, subsequent_indent=further, break_on_hyphens=False
+    wrapper = textwrap.TextWrapper(
+        _columns(),
+        initial_indent=indent,
+        subsequent_indent=further,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
+    return wrapper.fill(one_line(text))
 
 
 def _columns() -> int:

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from pilot.cli.ctl.output import CommandResult, TextTable, fit, render, say, show, table, watch, write
+from pilot.cli.ctl.output import CommandResult, TextTable, fit, fold, render, say, show, table, watch, wrap, write
 
 ROWS = TextTable(("NAME", "STATE"), [("a", "SYNCED"), ("long name", 7)])
 PLAIN = "NAME        STATE\na           SYNCED\nlong name   7\n"
@@ -154,3 +154,12 @@ def test_terminal_table_keeps_long_cells() -> None:
     assert "\x1b[1;31mERROR" in output
     assert output.count("x") - output.count("\\x") == 50
     assert "\x1b[2J" not in output
+
+
+def test_cells_of_a_wide_column_continue_in_further_rows_and_words_stay_whole() -> None:
+    host = "x" * 130
+    part = wrap(TextTable(("NAME", "HOSTS"), [("a", "word " * 40), ("b", f"first {host}")]), 1)
+    assert [len(str(row[1])) <= 120 for row in part.rows] == [True, True, True, False]
+    assert [row[0] for row in part.rows] == ["a", "", "b", ""]
+    assert part.rows[3][1] == host
+    assert fold(f"{'word ' * 30}{host}", "", "  ").splitlines()[-1] == f"  {host}"

@@ -93,6 +93,7 @@ HINTS = {
     "injector": _NO_INJECTOR,
     "--recursive": _DIRECTORIES,
     "-R": _DIRECTORIES,
+    "--profile": "use --set profile=NAME",
 }
 """Hints for commands and options of istioctl and kubectl."""
 

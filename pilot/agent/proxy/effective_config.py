@@ -11,7 +11,8 @@ import msgspec
 
 from pilot.config.mesh.proxy_config import ProxyConfig
 from pilot.config.problem import LONGEST_FIELD
-from pilot.ingest.shape import UNKNOWN_FIELD, checked, normalize
+from pilot.ingest.field_hints import UNKNOWN_FIELD
+from pilot.ingest.shape import checked, normalize
 from pilot.lib.duration import Duration, parse_duration
 from pilot.lib.text import cut, explain_yaml
 

@@ -13,10 +13,11 @@ from pilot.config.gateway_api.reference import ReferenceGrant
 from pilot.config.group_kind import EXPERIMENTAL_GATEWAY_API, GATEWAY_API, INFERENCE, GroupKind
 from pilot.config.kind import Kind
 from pilot.config.validation.gateway_api import (
+    validate_gateway,
     validate_grpc_route,
     validate_http_route,
     validate_l4_route,
-    validate_listeners,
+    validate_listener_set,
     validate_reference_grant,
     validate_tls_route,
 )
@@ -29,7 +30,7 @@ KUBERNETES_GATEWAY = Kind(
     GroupKind(GATEWAY_API, "Gateway"),
     _VERSIONS,
     Gateway,
-    validate_listeners,
+    validate_gateway,
     parts=("status",),
     indexes={"network": indexes.is_network_gateway},
 )
@@ -38,7 +39,7 @@ LISTENER_SET = Kind(
     GroupKind(GATEWAY_API, "ListenerSet"),
     ("v1",),
     ListenerSet,
-    validate_listeners,
+    validate_listener_set,
     indexes={"gateway": indexes.gateway_of_listener_set},
 )
 

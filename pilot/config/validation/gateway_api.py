@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 from pilot.config.base import json_name
-from pilot.config.gateway_api.gateway import Gateway, ListenerSet
+from pilot.config.gateway_api.gateway import Gateway, Listener, ListenerSet
 from pilot.config.gateway_api.grpc_route import GRPCRoute, GRPCRouteRule
 from pilot.config.gateway_api.http_route import HTTPBackendRef, HTTPRoute, HTTPRouteFilter, HTTPRouteRule
 from pilot.config.gateway_api.l4_route import L4RouteRule, TCPRoute, TLSRoute, UDPRoute
@@ -16,8 +19,10 @@ from pilot.config.gateway_api.reference import (
     ReferenceGrantTo,
 )
 from pilot.config.object import Object
-from pilot.config.problem import Problems, below, each, error, warning
+from pilot.config.problem import LONGEST_FIELD, Problems, below, each, error, warning
 from pilot.config.validation import rules
+from pilot.lib.suggestion import did_you_mean
+from pilot.lib.text import cut
 
 _FILTER_FIELDS = {
     "RequestHeaderModifier": "request_header_modifier",
@@ -28,6 +33,8 @@ _FILTER_FIELDS = {
     "CORS": "cors",
 }
 """The field of a filter that each type requires."""
+_PROTOCOLS = ("HTTP", "HTTPS", "TLS", "TCP", "HBONE")
+_LAST_PORT = 65535
 
 
 def validate_http_route(o: Object[HTTPRoute]) -> Problems:
@@ -136,10 +143,43 @@ def _check_name(reference: ParentReference | BackendObjectReference) -> Problems
         yield error("missing-field", "name", f"required: set it to the name of a {reference.kind or 'backend'}")
 
 
-def validate_listeners(o: Object[Gateway] | Object[ListenerSet]) -> Problems:
+def validate_gateway(o: Object[Gateway]) -> Problems:
+    if not o.spec.gateway_class_name:
+        yield error("missing-field", "spec.gatewayClassName", "required: name a GatewayClass, such as istio")
+    yield from _check_listeners(o.spec.listeners)
     for index, listener in enumerate(o.spec.listeners):
-        if listener.hostname:
-            yield from rules.check_host(f"spec.listeners[{index}].hostname", listener.hostname)
-        if listener.protocol == "HTTPS" and listener.tls is None:
-            text = "HTTPS requires TLS settings; name the Secret with the certificate in certificateRefs"
-            yield warning("tls-needed", f"spec.listeners[{index}].tls", text)
+        if not 1 <= listener.port <= _LAST_PORT:
+            text = f"required, from 1 to {_LAST_PORT}" if not listener.port else f"{listener.port} is not a port"
+            yield error("bad-port", f"spec.listeners[{index}].port", text)
+
+
+def validate_listener_set(o: Object[ListenerSet]) -> Problems:
+    yield from below("spec.parentRef", _check_name(o.spec.parent_ref))
+    yield from _check_listeners(o.spec.listeners)
+
+
+def _check_listeners(listeners: Sequence[Listener]) -> Problems:
+    if not listeners:
+        yield warning("missing-field", "spec.listeners", "API servers require a listener with name, port and protocol")
+    yield from each("spec.listeners", listeners, _check_listener)
+    names = Counter(listener.name for listener in listeners)
+    for index, listener in enumerate(listeners):
+        if listener.name and names[listener.name] > 1:
+            text = f"{cut(listener.name, LONGEST_FIELD)!r} occurs {names[listener.name]} times; names must be unique"
+            yield error("repeated-name", f"spec.listeners[{index}].name", text)
+
+
+def _check_listener(listener: Listener) -> Problems:
+    if not listener.name:
+        yield error("missing-field", "name", "required: routes refer to it in sectionName")
+    if not listener.protocol:
+        yield error("missing-field", "protocol", f"required: use one of {', '.join(_PROTOCOLS)}")
+    elif listener.protocol not in _PROTOCOLS:
+        suggestion = did_you_mean(listener.protocol, _PROTOCOLS)
+        text = f"{cut(listener.protocol, LONGEST_FIELD)!r} is not supported, so the listener has no effect{suggestion}"
+        yield warning("no-effect", "protocol", text)
+    if listener.hostname:
+        yield from rules.check_host("hostname", listener.hostname)
+    if listener.protocol == "HTTPS" and listener.tls is None:
+        text = "HTTPS requires TLS settings; name the Secret with the certificate in certificateRefs"
+        yield warning("tls-needed", "tls", text)

@@ -523,6 +523,11 @@ MISTAKES = [
         2,
         "Invalid value for '--watchedNamespaces': 'B_': expected the name of a namespace: at most 63 lower-case letters, digits and hyphens",
     ),
+    (
+        "pilotctl manifest generate --profile demo",
+        2,
+        "No such option '--profile'; use --set profile=NAME",
+    ),
     ("pilotctl manifest generate -f nowhere.yaml", 1, "cannot read nowhere.yaml: No such file or directory"),
     (
         "pilotctl manifest generate -d nowhere",
@@ -675,7 +680,7 @@ MISTAKES = [
     (
         "pilotctl manifest generate --set values.pilot.resources.requests.cpu=lots",
         1,
-        "spec.values.pilot.resources.requests[cpu]: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+        "spec.values.pilot.resources.requests[cpu]: 'lots' is not a quantity: write a number with a unit, such as 500m, 128Mi or 2Gi",
     ),
     (
         "pilotctl tag list -c cluster.yaml",

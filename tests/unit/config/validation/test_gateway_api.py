@@ -85,3 +85,37 @@ def test_references_need_names(kind: str) -> None:
         ("error spec.parentRefs[0].name", "required: set it to the name of a Gateway"),
         ("error spec.rules[0].backendRefs[0].name", "required: set it to the name of a Service"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("{}", ["error spec.gatewayClassName", "warning spec.listeners"]),
+        (
+            "{gatewayClassName: istio, listeners: [{}, {name: a, port: 70000, protocol: HTP}]}",
+            [
+                *("error spec.listeners[0].name", "error spec.listeners[0].protocol"),
+                *("warning spec.listeners[1].protocol", "error spec.listeners[0].port", "error spec.listeners[1].port"),
+            ],
+        ),
+        (
+            "{gatewayClassName: istio, listeners: [{name: a, port: 80, protocol: HTTP}, {name: a, port: 81, protocol: HTTP}]}",
+            ["error spec.listeners[0].name", "error spec.listeners[1].name"],
+        ),
+    ],
+)
+def test_gateway_needs_a_class_and_listeners(spec: str, expected: list[str]) -> None:
+    assert places("Gateway", spec) == expected
+
+
+def test_listener_set_names_its_gateway() -> None:
+    spec = "{listeners: [{name: a, protocol: HTTP}]}"
+    assert problems_of("ListenerSet", spec) == [
+        ("error spec.parentRef.name", "required: set it to the name of a Gateway")
+    ]
+
+
+def test_protocol_is_suggested() -> None:
+    spec = "{gatewayClassName: istio, listeners: [{name: a, port: 80, protocol: htps}]}"
+    message = "'htps' is not supported, so the listener has no effect; did you mean HTTPS?"
+    assert problems_of("Gateway", spec) == [("warning spec.listeners[0].protocol", message)]

@@ -51,13 +51,6 @@ def test_tunnel_listeners_require_protocol_and_port(class_name: str, listener: s
     assert listener_condition(gateway(f"{{name: l, {listener}}}", class_name))[0] == reason
 
 
-def test_listener_without_a_port_is_rejected() -> None:
-    assert listener_condition(gateway("{name: l, protocol: TCP}")) == (
-        "UnsupportedProtocol",
-        "protocol TCP requires a port to be set",
-    )
-
-
 def test_ca_certificate_ref_not_permitted_is_named() -> None:
     authority = Authority()
     ref = "{group: '', kind: ConfigMap, name: roots, namespace: b}"

@@ -163,7 +163,7 @@ class _Reading:
             return
         url = plain.get(TYPE)
         if not isinstance(url, str) or not url:
-            self._fault(Violation("missing-type", place, f"{TYPE} is required"))
+            self._fault(Violation("missing-type", place, f"{TYPE} is required: name the type, such as {_EXAMPLE}"))
             return
         removed = _REMOVED.match(name_in(url)) is not None
         kind = find_type(name_in(url)) if not removed else None
@@ -306,6 +306,7 @@ def _kind_of(value: Any) -> str:
     return names.get(type(value), "nothing" if value is None else type(value).__name__)
 
 
+_EXAMPLE = "type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua"
 _REMOVED = re.compile(r"envoy\..*\.v2(alpha\d*)?\.", re.ASCII)
 """Matches the types that Envoy has removed."""
 _FIELDS_BEFORE = re.compile(r"^(Failed to parse \w+ field: )+", re.ASCII)

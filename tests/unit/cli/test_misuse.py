@@ -662,6 +662,16 @@ MISTAKES = [
         "inject.config: template 'sidecar': template: inject:1: unclosed action",
     ),
     (
+        "pilotctl waypoint generate --name My_waypoint",
+        2,
+        "Invalid value for '--name': 'My_waypoint': expected the name of an object: at most 253 lower-case letters, digits, hyphens and dots",
+    ),
+    (
+        "pilotctl create-remote-secret --server 203.0.113.9:6443",
+        2,
+        "Invalid value for '--server': '203.0.113.9:6443': expected a URL, such as https://203.0.113.9:6443",
+    ),
+    (
         "pilotctl waypoint generate -n Shop_1",
         2,
         "Invalid value for '-n' / '--namespace': 'Shop_1': expected the name of a namespace: at most 63 lower-case letters, digits and hyphens",

@@ -139,8 +139,14 @@ BUFFER_FIELDS = f"'@type': x/{BUFFER}, max_request_bytes: 7"
             "connectTimeout: only one of connect_timeout and connectTimeout may be set",
         ),
         ("filters: [{typed_config: 5}]", "filters[0].typed_config: expected a mapping with @type, got a number"),
-        ("filters: [{typed_config: {'@type': 5}}]", "filters[0].typed_config: @type is required"),
-        ("filters: [{typed_config: {'@type': ''}}]", "filters[0].typed_config: @type is required"),
+        (
+            "filters: [{typed_config: {'@type': 5}}]",
+            "filters[0].typed_config: @type is required: name the type, such as type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua",
+        ),
+        (
+            "filters: [{typed_config: {'@type': ''}}]",
+            "filters[0].typed_config: @type is required: name the type, such as type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua",
+        ),
         (
             "filters: [{typed_config: {'@type': x/no.Such}}]",
             "filters[0].typed_config.@type: unknown type x/no.Such",

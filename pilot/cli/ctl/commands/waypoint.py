@@ -15,6 +15,7 @@ from pilot.cli.ctl.cluster import Cluster, with_cluster
 from pilot.cli.ctl.command import with_output
 from pilot.cli.ctl.output import CommandResult, TextTable, write
 from pilot.cli.ctl.request_texts import NAMESPACE as NAMESPACE_NAME
+from pilot.cli.ctl.request_texts import OBJECT_NAME
 from pilot.kube.object_client import ResourceKey, VersionedKind
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ FOR, REVISION, USE = "istio.io/waypoint-for", "istio.io/rev", "istio.io/use-wayp
 MODE = "istio.io/dataplane-mode"
 _POLL = 0.5
 """Seconds between two looks at the status of a waypoint."""
-_name = click.option("--name", default="waypoint", show_default=True, help="name of the waypoint")
+_name = click.option("--name", type=OBJECT_NAME, default="waypoint", show_default=True, help="name of the waypoint")
 _namespace = click.option(
     "-n", "--namespace", type=NAMESPACE_NAME, default="default", show_default=True, help="namespace of the waypoint"
 )

@@ -23,7 +23,7 @@ def canonical(text: str) -> str:
         raise ValueError(f"the quantity is longer than {_LONGEST} characters")
     match = _QUANTITY.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is not a quantity: write a number with a unit, such as 500m, 128Mi or 2Gi")
+        raise ValueError("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
     sign, digits, exponent, suffix = match.groups()
     if exponent and abs(int(exponent[1:])) > _LARGEST_EXPONENT:
         raise ValueError(f"the exponent of the quantity is not between -{_LARGEST_EXPONENT} and {_LARGEST_EXPONENT}")

@@ -690,7 +690,7 @@ MISTAKES = [
     (
         "pilotctl manifest generate --set values.pilot.resources.requests.cpu=lots",
         1,
-        "spec.values.pilot.resources.requests[cpu]: 'lots' is not a quantity: write a number with a unit, such as 500m, 128Mi or 2Gi",
+        "spec.values.pilot.resources.requests[cpu]: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
     ),
     (
         "pilotctl tag list -c cluster.yaml",

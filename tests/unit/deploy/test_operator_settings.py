@@ -149,7 +149,7 @@ INVALID: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a quantity": (
         pilot({"resources": {"limits": {"cpu": "much"}}}),
-        "spec.components.pilot.k8s.resources.limits[cpu]: ",
+        "spec.components.pilot.k8s.resources.limits[cpu]: quantities must match",
     ),
     "a revision with dots": ({"revision": "1.2"}, "spec.revision: invalid revision 1.2"),
     "a hub": ({"hub": "a b"}, "spec.hub: invalid hub"),

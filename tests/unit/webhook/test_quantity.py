@@ -49,7 +49,7 @@ def test_quantities(text: str, expected: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "a", "1 Gi", "1GiB", "1e", "--1", "1.2.3", "0x1"])
 def test_invalid_quantities(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a quantity: write a number with a unit, such as 500m"):
+    with pytest.raises(ValueError, match="quantities must match"):
         canonical(text)
 
 

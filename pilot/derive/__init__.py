@@ -4,7 +4,7 @@ This package uses only the standard library.
 """
 
 from pilot.derive.collection import Collection
-from pilot.derive.derived import Derived, Gather, Lookup, derived, derived_in_steps, hub, run_steps
+from pilot.derive.derived import Derived, Gather, Lookup, derived, derived_in_steps, hub, hub_in_steps, run_steps
 from pilot.derive.graph import UNSET, Change, CycleError, Database, Node, Paused, Steps
 from pilot.derive.table import Index, Table
 
@@ -25,5 +25,6 @@ __all__ = [
     "derived",
     "derived_in_steps",
     "hub",
+    "hub_in_steps",
     "run_steps",
 ]

@@ -9,6 +9,9 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 from pilot.derive.graph import UNSET, Database, Derivation, Node, Paused, Steps
 from pilot.derive.patched import patch
 
+LISTED = 256
+"""Number of new items of a gather between two checks for a pause."""
+
 P = ParamSpec("P")
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -63,6 +66,13 @@ def hub(fn: Callable[Concatenate[D, P], T]) -> Derived[P, T]:
     return Derived(fn, hub=True)
 
 
+def hub_in_steps(fn: Callable[Concatenate[D, P], Steps[T]]) -> Derived[P, T]:
+    """Declare a generator function as a hub. It can be interrupted wherever it yields, as in `derived_in_steps`."""
+    declared: Derived[P, T] = Derived(cast(Callable[..., T], fn), hub=True)
+    declared.has_steps = True
+    return declared
+
+
 class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
     """A derived mapping from keys to items. A commit reruns only the items that it affects.
 
@@ -112,16 +122,14 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
         self._refresh_items(db, node)
         dirty, gathered.refreshed = gathered.refreshed, {}
         items, old = gathered.items, node.value
-        changed: dict[Any, Any] = {}
-        for item in dirty:
-            if item is keys:
-                continue
-            key = item.args[0]
-            if items.get(key) is not item:
-                continue
-            if item.changed_at > node.verified_at or old is UNSET or key not in old:
-                changed[key] = item.value
         if old is not UNSET and not relisted:
+            changed: dict[Any, Any] = {}
+            for item in dirty:
+                if item is keys:
+                    continue
+                key = item.args[0]
+                if items.get(key) is item and (item.changed_at > node.verified_at or key not in old):
+                    changed[key] = item.value
             if all((previous := old.get(k)) is v or previous == v for k, v in changed.items()):
                 return old  # type: ignore[no-any-return]
             if all(k in old and v is not None and v is not UNSET for k, v in changed.items()):
@@ -154,22 +162,26 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
                     raise Paused
 
     def _relist(self, db: Database, node: Node, listed: tuple[Hashable, ...]) -> dict[Node, None]:
-        """Replace the list of keys, and return the nodes of the new keys."""
-        assert node.gathered is not None
-        old = node.gathered.items
+        """Replace the list of keys, and return the nodes of the new keys. Raise Paused if that must be interrupted.
+
+        The nodes of new keys are items from the start. Their order is that of the list at the end.
+        """
+        gathered, must_pause = node.gathered, db.must_pause
+        assert gathered is not None
+        items, passed = gathered.items, self.passed(*node.args)
         fresh: dict[Node, None] = {}
-        items: dict[Hashable, Node] = {}
-        passed = self.passed(*node.args)
         for key in listed:
-            item = old.get(key)
-            if item is None:
-                item = self._node(db, self.item, (key, *passed), node)
-                fresh[item] = None
-            items[key] = item
-        node.gathered.items, node.gathered.listed = items, listed
-        for key, item in old.items():
             if key not in items:
-                db.unread(item, node)
+                item = items[key] = self._node(db, self.item, (key, *passed), node)
+                fresh[item] = None
+                if must_pause is not None and len(fresh) % LISTED == 0 and must_pause():
+                    gathered.dirty |= fresh
+                    raise Paused
+        if tuple(items) != listed:
+            gathered.items = {key: items[key] for key in listed}
+            for key in items.keys() - gathered.items.keys() if len(items) > len(listed) else ():
+                db.unread(items[key], node)
+        gathered.listed = listed
         return fresh
 
     @staticmethod

@@ -322,7 +322,7 @@ class Database:
                 reads, self._reads = self._reads, outer
                 node.running = False
             if node.gathered is None:
-                self._link(node, reads)
+                self._link(node, reads, linked)
         self.runs += 1
         if self.on_run is not None:
             self.on_run(node)
@@ -372,10 +372,10 @@ class Database:
             return None
         return suspended
 
-    def _link(self, node: Node, reads: dict[Node, None]) -> None:
-        """Replace the inputs of the node with the nodes that it has read."""
+    def _link(self, node: Node, reads: dict[Node, None], linked: int) -> None:
+        """Replace the inputs of the node with the nodes that it has read. It is a reader of the first `linked`."""
         previous = node.deps
-        for dep in reads:
+        for dep in itertools.islice(reads, linked, None):
             readers = dep.readers
             if not readers:
                 dep.readers = (node,)

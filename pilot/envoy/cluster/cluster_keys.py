@@ -14,7 +14,7 @@ import msgspec
 from envoy.config.cluster.v3 import cluster_pb2
 
 from pilot.config.protocol import Protocol
-from pilot.derive import Gather, derived
+from pilot.derive import Gather, Steps, derived, derived_in_steps
 from pilot.envoy import names
 from pilot.envoy.cluster.cluster_builder import ClusterDestination, find_cluster_shape
 from pilot.envoy.cluster.cluster_defaults import cluster_defaults
@@ -24,7 +24,7 @@ from pilot.mesh.model.proxy import NodeType
 from pilot.mesh.model.service import Port, Service, ServiceRef
 from pilot.mesh.proxies.gateway_destinations import routed_services
 from pilot.mesh.proxies.waypoint_destinations import onward_services
-from pilot.mesh.registry.services import service
+from pilot.mesh.registry.services import STEP, service
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.destination_rules import EVERYBODY, MergedRuleKey, merged_rule, ruled_hosts, visible_rule_key
 from pilot.mesh.traffic.imports import ImportKey, scope_services
@@ -111,8 +111,8 @@ def cluster_port(service: Service, number: int) -> Port | None:
     return next((p for p in service.ports if p.number == number and p.protocol is not Protocol.UDP), None)
 
 
-@derived
-def _views(db: Mesh, key: ClusterListKey) -> tuple[ServiceViewKey, ...]:
+@derived_in_steps
+def _views(db: Mesh, key: ClusterListKey) -> Steps[tuple[ServiceViewKey, ...]]:
     """Return the services that are visible to a proxy."""
     if key.scope.routed is not None:
         imports: Iterable[ImportKey] = routed_services(
@@ -123,10 +123,13 @@ def _views(db: Mesh, key: ClusterListKey) -> tuple[ServiceViewKey, ...]:
     else:
         imports = scope_services(db, key.scope).values()
     hosts_with_rules, namespace, labels = ruled_hosts(db, key.scope.namespace), key.scope.namespace, key.labels
-    return tuple(
-        ServiceViewKey(item, *((namespace, labels) if hosts_with_rules.has(item.ref.hostname) else EVERYBODY))
-        for item in imports
-    )
+    views: list[ServiceViewKey] = []
+    for number, item in enumerate(imports):
+        is_ruled = hosts_with_rules.has(item.ref.hostname)
+        views.append(ServiceViewKey(item, namespace, labels) if is_ruled else ServiceViewKey(item, *EVERYBODY))
+        if number % STEP == 0:
+            yield None
+    return tuple(views)
 
 
 @derived

@@ -16,7 +16,7 @@ import msgspec
 from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.kinds.kubernetes import SERVICE, SERVICE_IMPORT
 from pilot.config.object import ObjectKey, RegistryKey
-from pilot.derive import Gather, derived, hub
+from pilot.derive import Gather, Steps, derived, hub, hub_in_steps
 from pilot.mesh.model.service import Port, Service, ServiceRef
 from pilot.mesh.registry import clusterset
 from pilot.mesh.registry.auto_addresses import auto_addresses
@@ -27,6 +27,9 @@ from pilot.mesh.registry.service_settings import service_rules
 from pilot.mesh.tables.clusters import service_clusters
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.namespaces import namespace_annotations, namespace_labels
+
+STEP = 1000
+"""Number of services that are listed in a step."""
 
 
 class ServiceSummary(NamedTuple):
@@ -210,11 +213,15 @@ def _all_refs(db: Mesh) -> tuple[ServiceRef, ...]:
 _summaries: Gather[ServiceRef, [], ServiceSummary] = Gather("service_summaries", _all_refs, service_summary, hub=True)
 
 
-@hub
-def service_refs(db: Mesh) -> tuple[ServiceRef, ...]:
+@hub_in_steps
+def service_refs(db: Mesh) -> Steps[tuple[ServiceRef, ...]]:
     """Return the keys of all services, oldest first."""
     summaries = _summaries(db)
-    return tuple(sorted(summaries, key=lambda ref: summaries[ref].age))
+    refs, ages = tuple(summaries), [summary.age for summary in summaries.values()]
+    yield None
+    order = sorted(range(len(refs)), key=ages.__getitem__)
+    yield None
+    return tuple(map(refs.__getitem__, order))
 
 
 @hub
@@ -223,17 +230,19 @@ def traffic_distributions(db: Mesh) -> frozenset[str]:
     return frozenset(summary.distribution for summary in _summaries(db).values()) - {""}
 
 
-@hub
-def _refs_by_audience(db: Mesh) -> Mapping[str, tuple[ServiceRef, ...]]:
+@hub_in_steps
+def _refs_by_audience(db: Mesh) -> Steps[Mapping[str, tuple[ServiceRef, ...]]]:
     """Return the services that are exported by name to a namespace, keyed by namespace, oldest first.
 
     The key "*" has the public services.
     """
     summaries = _summaries(db)
     audiences: dict[str, list[ServiceRef]] = defaultdict(list)
-    for ref in service_refs(db):
+    for number, ref in enumerate(service_refs(db)):
         for namespace in summaries[ref].exported_to:
             audiences[namespace].append(ref)
+        if number % STEP == 0:
+            yield None
     return {namespace: tuple(refs) for namespace, refs in audiences.items()}
 
 

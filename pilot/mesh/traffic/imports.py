@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 from pilot.config.networking.virtual_service import Destination, VirtualService
 from pilot.config.object import ObjectKey
-from pilot.derive import Gather, derived, hub
+from pilot.derive import Gather, Steps, derived, derived_in_steps, hub_in_steps
 from pilot.mesh.model.facets import ScopeFacet
 from pilot.mesh.model.service import Port, Registry, Service, ServiceRef
 from pilot.mesh.registry.services import (
+    STEP,
     is_visible,
     public_refs,
     refs_by_hostname,
@@ -62,14 +63,20 @@ def egress_services(db: Mesh, scope: ScopeFacet, index: int) -> tuple[ImportKey,
     return _one_namespace_each(db, imports, "" if scope.gateway else scope.namespace)
 
 
-@hub
-def _public_imports(db: Mesh) -> tuple[ImportKey, ...] | None:
+@hub_in_steps
+def _public_imports(db: Mesh) -> Steps[tuple[ImportKey, ...] | None]:
     """Return the imports of scopes to which only public services are visible.
 
     Return None if several services have the same host name, because the imports then depend on the scope.
     """
     refs = public_refs(db)
-    return tuple(map(ImportKey, refs)) if len({ref.hostname for ref in refs}) == len(refs) else None
+    imports: list[ImportKey] = []
+    hostnames: set[str] = set()
+    for start in range(0, len(refs), STEP):
+        imports += map(ImportKey, refs[start : start + STEP])
+        hostnames.update(ref.hostname for ref in refs[start : start + STEP])
+        yield None
+    return tuple(imports) if len(hostnames) == len(refs) else None
 
 
 def _candidates(db: Mesh, hosts: EgressHostsKey, namespace: str) -> list[ServiceRef]:
@@ -131,16 +138,19 @@ def _one_namespace_each(db: Mesh, imports: list[ImportKey], namespace: str) -> t
     return tuple(i for i in imports if chosen[i.ref.hostname] == i.ref.namespace) if repeated else tuple(imports)
 
 
-@derived
-def scope_services(db: Mesh, scope: ScopeFacet) -> Mapping[str, ImportKey]:
+@derived_in_steps
+def scope_services(db: Mesh, scope: ScopeFacet) -> Steps[Mapping[str, ImportKey]]:
     """Return the services for which a scope needs clusters, keyed by host name.
 
     These are the imports of its egress listeners, and the destinations of their VirtualServices.
     """
     imports: dict[str, ImportKey] = {}
     for index in range(len(egress_listeners(db, scope))):
-        for item in egress_services(db, scope, index):
+        yield inferred_imports.step(scope, index) if not scope.gateway else None
+        for number, item in enumerate(egress_services(db, scope, index)):
             _add(db, imports, item)
+            if number % STEP == 0:
+                yield None
         if not scope.gateway:
             for item in inferred_imports(db, scope, index):
                 _add(db, imports, item)

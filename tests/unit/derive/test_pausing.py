@@ -222,6 +222,32 @@ def test_readers_of_many_changed_items_are_marked_in_slices() -> None:
     assert [node.value for node in nodes] == [f"{(i + 1000) // 10}" for i in range(1000) if i != 13]
 
 
+def test_items_of_new_keys_are_listed_in_slices() -> None:
+    db = NumberDatabase(3000)
+    node, listed = db.watch_later(doubles), [0]
+
+    def count_items() -> None:
+        listed.append(sum(1 for _ in db.nodes_of(double)))
+
+    while True:
+        try:
+            with db.pausing(every(2)):
+                db.refresh(node)
+        except Paused:
+            count_items()
+        else:
+            break
+    assert max(after - before for before, after in itertools.pairwise(listed)) <= 1024
+    assert list(node.value) == [key for key in keys(db) if double(db, key) is not None]
+    db.commit(
+        [(db.numbers, f"m{i:05}", i + 1) for i in range(600)] + [(db.numbers, f"n{i:05}", None) for i in range(9)]
+    )
+    with pytest.raises(Paused), db.pausing(every(1)):
+        db.refresh(node)
+    db.refresh(node)
+    assert list(node.value) == [key for key in keys(db) if double(db, key) is not None]
+
+
 def test_abandoned_steps_are_freed() -> None:
     db = NumberDatabase(10)
     with db.pausing(every(50)), pytest.raises(Paused):

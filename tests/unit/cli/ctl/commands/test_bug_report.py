@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
+import re
+import socket
 import tarfile
 from collections.abc import AsyncIterator
 from typing import Any
@@ -34,7 +36,7 @@ class Report:
 
     def __init__(self, server: ApiServer, folder: pathlib.Path) -> None:
         self.server, self._archive = server, folder / "report.tar.gz"
-        self._kubeconfig = str(write_kubeconfig(server, folder / "kubeconfig"))
+        self.kubeconfig = write_kubeconfig(server, folder / "kubeconfig")
 
     async def __call__(self, *words: str, before: tuple[str, ...] = ()) -> Result:
         words = (
@@ -45,7 +47,7 @@ class Report:
             "-o",
             str(self._archive),
             "--kubeconfig",
-            self._kubeconfig,
+            str(self.kubeconfig),
             *words,
         )
         return await asyncio.to_thread(CliRunner().invoke, pilotctl, list(words))
@@ -101,12 +103,23 @@ async def test_only_the_tail_of_logs_is_included(report: Report) -> None:
 
 
 async def test_missing_logs_are_recorded(report: Report) -> None:
-    """Release note 54962: the flag limits the requests to the API server."""
     await report.server.stop()
     result = await report(before=("--kubeclient-timeout", "100ms"))
     assert result.exit_code == 0
     assert "missing: logs.txt: " in result.stderr
     assert "notThere" in report.files()["logs.txt"]
+
+
+async def test_api_server_that_does_not_respond_is_recorded(report: Report) -> None:
+    """Release note 54962."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        config = re.sub(
+            r"server: .*", f"server: http://127.0.0.1:{silent.getsockname()[1]}", report.kubeconfig.read_text()
+        )
+        report.kubeconfig.write_text(config)
+        result = await report(before=("--kubeclient-timeout", "200ms"))
+    assert result.exit_code == 0
+    assert "missing: logs.txt: /api/v1: no response in time" in result.stderr
 
 
 @pytest.mark.parametrize("text", ["soon", "0s", "-1s"])

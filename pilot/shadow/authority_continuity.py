@@ -14,6 +14,7 @@ from pilot.kube.api_errors import ApiError
 from pilot.kube.object_client import ObjectClient, ResourceKey, VersionedKind
 
 _SECRET, _CONFIG_MAP = VersionedKind("v1", "Secret"), VersionedKind("v1", "ConfigMap")
+ROOT_CONFIG_MAP = "istio-ca-root-cert"
 _SOURCES = (
     ("cacerts", "root-cert.pem", "ca-cert.pem"),
     ("cacerts", "ca.crt", "tls.crt"),
@@ -31,10 +32,15 @@ class Continuity(NamedTuple):
     message: str
 
 
+async def published_root(client: ObjectClient, namespace: str) -> bytes:
+    """Return the root certificates that workloads of a namespace trust, or b"" if the ConfigMap does not exist."""
+    published = await client.get(ResourceKey(_CONFIG_MAP, namespace, ROOT_CONFIG_MAP))
+    return str((((published or {}).get("data")) or {}).get("root-cert.pem", "")).encode()
+
+
 async def check_authority(client: ObjectClient, namespace: str) -> Continuity:
     """Return whether this control plane would sign with the root that workloads trust now."""
-    published = await client.get(ResourceKey(_CONFIG_MAP, namespace, "istio-ca-root-cert"))
-    trusted = _fingerprints((((published or {}).get("data")) or {}).get("root-cert.pem", "").encode())
+    trusted = _fingerprints(await published_root(client, namespace))
     for name, root_key, signing_key in _SOURCES:
         try:
             secret = await client.get(ResourceKey(_SECRET, namespace, name))

@@ -69,10 +69,10 @@ def reference_form(data: bytes) -> Any:
 def derived_form(resource: Resource) -> Any:
     """Return the normal form of a resource of this control plane."""
     packed = any_pb2.Any.FromString(resource.any)
-    return normal_form(_unwrapped(_as_plain(packed)))
+    return normal_form(_unwrapped(as_plain(packed)))
 
 
-def _as_plain(packed: any_pb2.Any) -> Any:
+def as_plain(packed: any_pb2.Any) -> Any:
     """Return a message as proto JSON. The modules of the types in it are imported when they are first needed."""
     for _ in range(_MOST_TYPES):
         try:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import NamedTuple
 
+from pilot.kube.api_errors import KubeError
 from pilot.lib.xds_types import ADDRESS
+from pilot.mesh.model.proxy import NodeError
 from pilot.shadow.attribution import Attribution
 from pilot.shadow.causes import DifferenceCause, find_causes
 from pilot.shadow.cluster_snapshot import ShadowMesh
@@ -24,10 +26,15 @@ from pilot.shadow.reference_proxies import (
     read_resources,
     unique,
 )
+from pilot.shadow.reference_stream import ReferenceServer, StreamRefused, receive_configuration
 from pilot.shadow.resource_comparison import ResourceComparison
+from pilot.shadow.workload_proxies import WorkloadProxies, WorkloadProxy
 
 _REQUESTS_AT_ONCE = 4
 """Number of proxies whose configuration is requested at the same time, so that the reference is not overloaded."""
+
+RequestToken = Callable[[str, str], Awaitable[str]]
+"""A function that returns a token of the ServiceAccount with a namespace and a name. It may raise KubeError."""
 
 
 class ProxyReport(NamedTuple):
@@ -35,7 +42,8 @@ class ProxyReport(NamedTuple):
 
     `gone` are proxies that disconnected meanwhile, and `rejected` those with invalid nodes. `unread` maps the short
     names of the types that the reference's pages do not show to the number of proxies. `inferred` contains the metadata
-    by connection that the pages do not show, and that proxies seem to have.
+    by connection that the pages do not show, and that proxies seem to have. `pods` is None if every connected proxy was
+    compared, or the number of Pods of the workloads of each of which one proxy was compared.
     """
 
     proxies: int
@@ -47,34 +55,35 @@ class ProxyReport(NamedTuple):
     unread: dict[str, int]
     inferred: dict[str, dict[str, str]]
     seconds: float
+    pods: int | None = None
 
 
 async def compare_proxies(replicas: Sequence[ReferencePages], mesh: ShadowMesh) -> ProxyReport:
     """Compare the proxies of all replicas of the reference. Raise ReferenceFault if a page cannot be read."""
-    started_at, run = time.monotonic(), _Run(mesh)
+    run = _Run(mesh)
     for pages in replicas:
         await run.compare_replica(pages)
-    differing = run.comparison.differing
-    causes = find_causes(differing, Attribution(mesh).find)
-    unequal = sum(len(one.proxies) for one in differing)
-    return ProxyReport(
-        run.comparison.proxies,
-        run.comparison.resources,
-        run.comparison.resources - unequal,
-        causes,
-        run.gone,
-        run.rejected,
-        dict(run.unread),
-        run.inferred,
-        time.monotonic() - started_at,
-    )
+    return run.report()
+
+
+async def compare_workloads(
+    server: ReferenceServer, request_token: RequestToken, workloads: WorkloadProxies, mesh: ShadowMesh
+) -> ProxyReport:
+    """Connect to the reference as one proxy of each workload, and compare what it sends.
+
+    Raise ReferenceFault if the reference is unreachable.
+    """
+    run = _Run(mesh)
+    run.rejected |= workloads.skipped
+    compared = [one.pods for one in workloads.proxies if await run.compare_workload(server, request_token, one)]
+    return run.report()._replace(pods=sum(compared))
 
 
 class _Run:
     """A comparison in progress. The attributes are those of ProxyReport."""
 
     def __init__(self, mesh: ShadowMesh) -> None:
-        self._mesh, self._metadata = mesh, matched_metadata(mesh)
+        self._mesh, self._metadata, self._started_at = mesh, matched_metadata(mesh), time.monotonic()
         self.comparison, self.unread = ResourceComparison(), Counter[str]()
         self.gone, self.rejected = list[str](), dict[str, str]()
         self.inferred: dict[str, dict[str, str]] = {}
@@ -93,6 +102,36 @@ class _Run:
                     resources["wds"] = addresses
                 self._compare(one, resources)
                 await asyncio.sleep(0)
+
+    async def compare_workload(self, server: ReferenceServer, request_token: RequestToken, one: WorkloadProxy) -> bool:
+        """Connect as a proxy, and compare what it receives. Return whether the reference accepted the proxy."""
+        try:
+            token = await request_token(one.namespace, one.service_account)
+            received = await receive_configuration(server, one.node, token)
+        except (StreamRefused, NodeError, KubeError) as error:
+            self.rejected[one.label] = str(error)
+            return False
+        proxy, resources = received
+        self._mesh.connect([(proxy.node_id, proxy.proxy)])
+        self.comparison.add(proxy, resources, self._derive(proxy, resources))
+        return True
+
+    def report(self) -> ProxyReport:
+        """Return the result of the comparisons so far."""
+        differing = self.comparison.differing
+        causes = find_causes(differing, Attribution(self._mesh).find)
+        unequal = sum(len(one.proxies) for one in differing)
+        return ProxyReport(
+            self.comparison.proxies,
+            self.comparison.resources,
+            self.comparison.resources - unequal,
+            causes,
+            self.gone,
+            self.rejected,
+            dict(self.unread),
+            self.inferred,
+            time.monotonic() - self._started_at,
+        )
 
     def _compare(self, one: ReferenceProxy, resources: RawResources) -> None:
         def differences(trial: ReferenceProxy) -> int:

@@ -16,7 +16,7 @@ from google.protobuf import json_format
 from pilot.lib.node_cluster import node_cluster
 from pilot.lib.xds_types import ADDRESS, BY_SHORT_NAME, LISTENER, WORKLOAD, short_name
 from pilot.mesh.model.proxy import NodeError, NodeType, Proxy
-from pilot.shadow.reference_pages import PageError, ReferenceFault, ReferencePages
+from pilot.shadow.reference_pages import DebugClosedError, PageError, ReferenceFault, ReferencePages
 from pilot.xds.node import parse_node
 
 COMPARED = ("cds", "eds", "lds", "rds", "sds", "ecds", "nds", "wds", "wads")
@@ -95,10 +95,15 @@ class ConnectedProxies(NamedTuple):
 
 
 async def read_proxies(pages: ReferencePages) -> ConnectedProxies:
-    """Return the connected proxies with their nodes. Raise ReferenceFault if the pages are not those of istiod."""
+    """Return the connected proxies with their nodes.
+
+    Raise ReferenceFault if the pages are not those of istiod, or DebugClosedError if there are none.
+    """
     adsz, syncz = await asyncio.gather(pages.get("adsz"), pages.get("syncz"))
+    if not adsz:
+        raise DebugClosedError(f"{pages.address}/debug/adsz does not exist: the reference serves no debug pages")
     try:
-        clients = msgspec.json.decode(adsz or b"{}", type=_Clients).clients or []
+        clients = msgspec.json.decode(adsz, type=_Clients).clients or []
         statuses = msgspec.json.decode(syncz or b"[]", type=list[_SyncStatus])
     except msgspec.MsgspecError as error:
         raise ReferenceFault(f"{pages.address}/debug/adsz is not the page of an istiod: {error}") from error

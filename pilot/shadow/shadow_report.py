@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from pilot.config.catalogue import CATALOGUE
-from pilot.kube.object_client import ObjectClient
+from pilot.kube.object_client import ObjectClient, ResourceKey, VersionedKind
 from pilot.settings import Settings
-from pilot.shadow.authority_continuity import Continuity, check_authority
+from pilot.shadow.authority_continuity import ROOT_CONFIG_MAP, Continuity, check_authority, published_root
 from pilot.shadow.cluster_snapshot import ShadowMesh, read_snapshot
 from pilot.shadow.injection_comparison import InjectionReport, compare_injection
 from pilot.shadow.known_differences import ShadowVerdict
-from pilot.shadow.proxy_comparison import ProxyReport, compare_proxies
-from pilot.shadow.reference_pages import ReferencePages
+from pilot.shadow.proxy_comparison import ProxyReport, compare_proxies, compare_workloads
+from pilot.shadow.reference_pages import ReferenceFault, ReferencePages
+from pilot.shadow.reference_stream import ReferenceServer
 from pilot.shadow.strictness import Strictness, private_key_sets, refused_objects
+from pilot.shadow.workload_proxies import workload_proxies
+
+Plain = dict[str, Any]
+_ACCOUNT = VersionedKind("v1", "ServiceAccount")
+_TOKEN = {"audiences": ["istio-ca"], "expirationSeconds": 600}
+
+
+class XdsPort(NamedTuple):
+    """The secure xDS port of a reference in a namespace, and the name in its certificate."""
+
+    address: str
+    server_name: str
+    namespace: str
 
 
 class ShadowReport(NamedTuple):
@@ -35,6 +49,7 @@ class ShadowReport(NamedTuple):
         proxies = self.proxies
         return {
             "proxies": proxies.proxies,
+            "pods": proxies.pods,
             "resources": proxies.resources,
             "equal": proxies.equal,
             "seconds": round(proxies.seconds, 3),
@@ -53,15 +68,16 @@ class ShadowReport(NamedTuple):
 
 
 async def compare_with_reference(
-    client: ObjectClient, replicas: Sequence[ReferencePages], settings: Settings
+    client: ObjectClient, reference: Sequence[ReferencePages] | XdsPort, settings: Settings
 ) -> ShadowReport:
-    """Compare this control plane with a reference. Only GET requests are sent.
+    """Compare this control plane with a reference: with the debug pages of its replicas, or with its xDS port.
 
-    Raise KubeError or ReferenceFault if a server is unreachable.
+    Only GET requests are sent, and for an xDS port requests for tokens. Raise KubeError or ReferenceFault if a server
+    is unreachable.
     """
     snapshot = await read_snapshot(client, settings, CATALOGUE)
     mesh = ShadowMesh(snapshot, settings)
-    proxies = await compare_proxies(replicas, mesh)
+    proxies = await _compare_proxies(client, reference, snapshot.objects, mesh)
     authority = await check_authority(client, settings.mesh.registry.namespace)
     findings = [*refused_objects(mesh.problems), *private_key_sets(snapshot.objects)]
     pods = (plain for plain in snapshot.objects if plain["kind"] == "Pod")
@@ -69,3 +85,22 @@ async def compare_with_reference(
         client, mesh, pods, settings.mesh.registry.namespace, settings.ingest.revision or ""
     )
     return ShadowReport(proxies, authority, findings, injection)
+
+
+async def _compare_proxies(
+    client: ObjectClient, reference: Sequence[ReferencePages] | XdsPort, objects: Iterable[Plain], mesh: ShadowMesh
+) -> ProxyReport:
+    if not isinstance(reference, XdsPort):
+        return await compare_proxies(reference, mesh)
+    root = await published_root(client, reference.namespace)
+    if not root:
+        raise ReferenceFault(f"the ConfigMap {reference.namespace}/{ROOT_CONFIG_MAP} has no root certificate")
+
+    async def request_token(namespace: str, account: str) -> str:
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": _TOKEN}
+        answer = await client.post(ResourceKey(_ACCOUNT, namespace, account), body, "token")
+        return str(answer["status"]["token"])
+
+    server = ReferenceServer(reference.address, root, reference.server_name)
+    pods = workload_proxies(plain for plain in objects if plain["kind"] == "Pod")
+    return await compare_workloads(server, request_token, pods, mesh)

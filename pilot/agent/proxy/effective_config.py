@@ -54,7 +54,7 @@ def read_sources(mesh_file: str, variable: str, annotations: Mapping[str, str]) 
 
     Raises ValueError with the name of the source if one is unreadable or is not an object.
     """
-    sources = []
+    sources: list[tuple[str, Mapping[str, Any]]] = []
     try:
         mesh = parse_object(f"file {mesh_file}", pathlib.Path(mesh_file).read_text(encoding="utf-8"))
         sources.append((f"file {mesh_file}, defaultConfig", mesh.get("defaultConfig") or {}))
@@ -62,6 +62,12 @@ def read_sources(mesh_file: str, variable: str, annotations: Mapping[str, str]) 
         pass
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"file {mesh_file}: {error}") from error
+    return [*sources, *pod_sources(variable, annotations)]
+
+
+def pod_sources(variable: str, annotations: Mapping[str, str]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the sources in a pod: PROXY_CONFIG and the annotations. Raises ValueError like `read_sources`."""
+    sources: list[tuple[str, Mapping[str, Any]]] = []
     if variable:
         sources.append(("variable PROXY_CONFIG", parse_object("variable PROXY_CONFIG", variable)))
     if text := annotations.get(ANNOTATION):

@@ -7,7 +7,7 @@ import ipaddress
 import json
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pilot.agent.agent_settings import AgentSettings
@@ -49,13 +49,25 @@ def read_proxy_context(proxy_type: str, settings: AgentSettings, environ: Mappin
         raise ValueError(f"unknown proxy type {proxy_type!r}; use {', '.join(TYPES)}")
     pod = settings.pod
     annotations = read_downward_file(pod.annotations_file, "POD_ANNOTATIONS_FILE")
-    effective = build_proxy_config(read_sources(pod.mesh_config, pod.proxy_config, annotations))
+    sources = read_sources(pod.mesh_config, pod.proxy_config, annotations)
+    labels = read_downward_file(pod.labels_file, "POD_LABELS_FILE")
+    return build_proxy_context(proxy_type, settings, environ, sources, labels, annotations)
+
+
+def build_proxy_context(
+    proxy_type: str,
+    settings: AgentSettings,
+    environ: Mapping[str, str],
+    sources: Iterable[tuple[str, Mapping[str, Any]]],
+    pod_labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+) -> ProxyContext:
+    """Return the properties of a proxy whose ProxyConfig is merged from `sources`. Raises ValueError like the above."""
+    pod = settings.pod
+    effective = build_proxy_config(sources)
     metadata = build_metadata({**effective.config.proxy_metadata, **environ})
     metadata_labels = metadata.pop("LABELS", {})
-    labels = {
-        **(metadata_labels if isinstance(metadata_labels, dict) else {}),
-        **read_downward_file(pod.labels_file, "POD_LABELS_FILE"),
-    }
+    labels = {**(metadata_labels if isinstance(metadata_labels, dict) else {}), **pod_labels}
     labels.pop(HASH_LABEL, None)
     return ProxyContext(
         type=proxy_type,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,10 +18,16 @@ if TYPE_CHECKING:
 DEFAULT_REFERENCE = f"istiod.{SYSTEM}"
 
 
-def reference_addresses(ctx: click.Context, cluster: Cluster, references: tuple[str, ...]) -> list[str]:
-    """Return the monitoring addresses of the replicas of a reference. Port-forwards last until the command ends.
+def reference_addresses(
+    ctx: click.Context,
+    cluster: Cluster,
+    references: tuple[str, ...],
+    port_of: Callable[[dict[str, Any]], int] = monitoring_port,
+) -> list[str]:
+    """Return the addresses of a port of the replicas of a reference. Port-forwards last until the command ends.
 
-    A reference is an address or, as NAME.NAMESPACE, a Service. Raise CommandError if a Service selects no running Pod.
+    `port_of` returns the port of a Pod. A reference is an address or, as NAME.NAMESPACE, a Service. Raise CommandError
+    if a Service selects no running Pod.
     """
     services = [reference for reference in references if not _is_address(reference)]
     addresses = [reference for reference in references if _is_address(reference)]
@@ -28,7 +35,7 @@ def reference_addresses(ctx: click.Context, cluster: Cluster, references: tuple[
         forwarding = forward(ctx, cluster)
         for reference in services:
             namespace, pods = _pods(cluster, reference)
-            forwards = [forwarding.open(namespace, str(pod["metadata"]["name"]), monitoring_port(pod)) for pod in pods]
+            forwards = [forwarding.open(namespace, str(pod["metadata"]["name"]), port_of(pod)) for pod in pods]
             addresses += [f"http://127.0.0.1:{one.port}" for one in forwards]
     return addresses
 

@@ -10,15 +10,17 @@ import click
 
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, with_cluster
+from pilot.cli.ctl.connection import monitoring_port
 from pilot.cli.ctl.output import FORMATS, CommandResult, Part, TextTable, show
 from pilot.cli.ctl.reference import DEFAULT_REFERENCE, reference_addresses
 from pilot.kube.object_client import ObjectClient
 from pilot.settings.parse import load
 from pilot.shadow.injection_comparison import InjectionReport
 from pilot.shadow.known_differences import ShadowVerdict
-from pilot.shadow.reference_pages import ReferenceFault, ReferencePages
-from pilot.shadow.shadow_report import ShadowReport, compare_with_reference
+from pilot.shadow.reference_pages import DebugClosedError, ReferenceFault, ReferencePages
+from pilot.shadow.shadow_report import ShadowReport, XdsPort, compare_with_reference
 
+XDS_PORT = 15012
 FOUND = 79
 """Exit status if --fail-on applies. It is the same as that of analyze."""
 
@@ -40,6 +42,12 @@ FOUND = 79
     metavar="NAME=VALUE",
     help="environment variable of the running istiod; may be repeated",
 )
+@click.option(
+    "--as-proxies",
+    is_flag=True,
+    help=f"if debug pages are closed: connect to port {XDS_PORT} as one proxy of each workload; --reference is the "
+    "Service, or the address of this port",
+)
 @click.option("-r", "--revision", default="", help="revision of the running istiod")
 @click.option("--watch", "seconds", type=click.IntRange(1), metavar="SECONDS", help="repeat the comparison")
 @click.option(
@@ -55,6 +63,7 @@ def shadow(
     cluster: Cluster,
     references: tuple[str, ...],
     variables: tuple[str, ...],
+    as_proxies: bool,
     revision: str,
     seconds: int | None,
     fail_on: str | None,
@@ -63,17 +72,23 @@ def shadow(
     """Compare this control plane with a running istiod, without serving any proxy.
 
     The objects are read from the API server, and the connected proxies with their configuration from the debug pages of
-    istiod. Nothing is written. For each proxy, the configuration of this control plane is derived and compared.
+    istiod. Nothing is written. With --as-proxies, short-lived tokens of the ServiceAccounts of workloads are requested
+    instead. For each proxy, the configuration of this control plane is derived and compared.
     Differences are grouped by cause.
     """
     environ = {**os.environ, **dict(_variable(text) for text in variables)}
-    addresses = reference_addresses(click.get_current_context(), cluster, references)
+    ctx = click.get_current_context()
+    addresses = reference_addresses(ctx, cluster, references, _xds_port if as_proxies else monitoring_port)
     settings = load([f"--revision={revision}"] if revision else [], environ).settings
 
     async def compare(client: ObjectClient, _: ObjectClient) -> ShadowReport:
-        replicas = [ReferencePages(address) for address in addresses]
+        replicas = [] if as_proxies else [ReferencePages(address) for address in addresses]
         try:
-            return await compare_with_reference(client, replicas, settings)
+            source = _port(addresses[0], settings.mesh.registry.namespace) if as_proxies else replicas
+            return await compare_with_reference(client, source, settings)
+        except DebugClosedError as error:
+            hint = f"--as-proxies compares what its port {XDS_PORT} sends to one proxy of each workload"
+            raise CommandError(f"{error}; {hint}") from error
         except ReferenceFault as error:
             raise CommandError(str(error)) from error
         finally:
@@ -90,6 +105,15 @@ def shadow(
         click.get_current_context().exit(FOUND)
 
 
+def _xds_port(_: object) -> int:
+    return XDS_PORT
+
+
+def _port(address: str, namespace: str) -> XdsPort:
+    """Return the xDS port at an address. Its certificate also has the name of the default revision."""
+    return XdsPort(address.rpartition("//")[2], f"istiod.{namespace}.svc", namespace)
+
+
 def _variable(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals):
@@ -103,6 +127,11 @@ def _parts(report: ShadowReport) -> Iterator[Part]:
         f"Compared {proxies.resources} resources of {proxies.proxies} proxies in {proxies.seconds:.1f} s: "
         f"{proxies.equal} are equal."
     )
+    if proxies.pods is not None:
+        yield (
+            f"They are one proxy of each workload, as which the command connected, and stand for {proxies.pods} Pods. "
+            "The other Pods, ztunnels and machines were not compared."
+        )
     shown = [cause.show() for cause in proxies.causes]
     if shown:
         rows = [

@@ -9,13 +9,16 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from click.testing import CliRunner, Result
 
 from pilot.cli.ctl.commands.shadow import FOUND
 from pilot.cli.pilotctl import pilotctl
+from testing.apiserver.definitions import definitions
 from testing.apiserver.server import ApiServer
+from testing.control_planes.secure_plane import running
 from testing.kube.kube_access import write_kubeconfig
 
 LISTENER = "type.googleapis.com/envoy.config.listener.v3.Listener"
@@ -106,3 +109,92 @@ async def test_a_verdict_makes_the_command_fail(
 async def test_a_service_that_does_not_exist_is_named(reference: Reference, tmp_path: pathlib.Path) -> None:
     result = await run(reference, tmp_path, "--reference", "istiod-old.mesh")
     assert "there is no Service istiod-old in the namespace mesh; --reference selects" in str(result.exception)
+
+
+def sidecar(name: str, controller: str) -> dict[str, Any]:
+    """Return a Pod of a workload with an injected sidecar."""
+    fields = {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace", "INSTANCE_IP": "status.podIP"}
+    fields |= {"SERVICE_ACCOUNT": "spec.serviceAccountName"}
+    env = [{"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}} for key, path in fields.items()]
+    env += [{"name": "ISTIO_META_CLUSTER_ID", "value": "Kubernetes"}]
+    args = ["proxy", "sidecar", "--domain", "$(POD_NAMESPACE).svc.cluster.local"]
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": controller, "uid": "u", "controller": True}
+    labels = {"app": "web"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "shop", "labels": labels, "ownerReferences": [owner]},
+        "spec": {"serviceAccountName": "web", "containers": [{"name": "istio-proxy", "args": args, "env": env}]},
+        "status": {"phase": "Running", "podIP": "10.1.0.1", "podIPs": [{"ip": "10.1.0.1"}]},
+    }
+
+
+MESH = """
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec: {clusterIP: 10.0.0.1, selector: {app: web}, ports: [{name: http, port: 80, targetPort: 8080}]}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: web, namespace: shop}
+spec: {hosts: [web], http: [{timeout: 5s, route: [{destination: {host: web}}]}]}
+"""
+
+
+async def compare_as_proxies(folder: pathlib.Path, mesh: str, *pods: dict[str, Any]) -> tuple[Result, ApiServer]:
+    """Compare with a control plane whose debug pages are closed and that has the objects of MESH."""
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "web", "namespace": "shop"}}
+    (folder / "config").mkdir()
+    (folder / "config" / "mesh.yaml").write_text("\n---\n".join([MESH, *(yaml.safe_dump(pod) for pod in pods)]))
+    cluster = ApiServer()
+    await cluster.start()
+    async with running(folder) as env:
+        data = {"root-cert.pem": env.root.decode()}
+        meta = {"name": "istio-ca-root-cert", "namespace": "istio-system"}
+        root = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
+        for plain in (*definitions(), account, root, *yaml.safe_load_all(mesh), *pods):
+            cluster.put(plain)
+        kubeconfig = str(write_kubeconfig(cluster, folder / "kubeconfig"))
+        words = ["shadow", "-c", kubeconfig, "-o", "json", "--as-proxies", "--reference", f"127.0.0.1:{env.port}"]
+        result = await asyncio.to_thread(CliRunner().invoke, pilotctl, words, standalone_mode=False)
+    await cluster.stop()
+    return result, cluster
+
+
+async def test_one_proxy_of_each_workload_is_compared_over_xds(tmp_path: pathlib.Path) -> None:
+    pods = [sidecar("web-1", "web"), sidecar("web-2", "web"), sidecar("api-1", "api")]
+    result, cluster = await compare_as_proxies(tmp_path, MESH, *pods)
+    assert result.exception is None, result.output
+    report = json.loads(result.stdout)
+    assert (report["proxies"], report["pods"], report["causes"], report["rejected"]) == (2, 3, [], {})
+    assert report["resources"] == report["equal"] > 10
+    others = {(one.verb, one.name, one.subresource) for one in cluster.requests if one.verb not in ("get", "list")}
+    assert others == {("create", "web", "token")}
+
+
+async def test_a_difference_of_what_a_workload_receives_over_xds_is_attributed(tmp_path: pathlib.Path) -> None:
+    result, _ = await compare_as_proxies(tmp_path, MESH.replace("timeout: 5s", "timeout: 6s"), sidecar("web-1", "web"))
+    (cause,) = json.loads(result.stdout)["causes"]
+    assert (cause["object"]["name"], cause["proxies"], cause["example"]["pyistiod"]) == ("web", 1, "6s")
+
+
+async def test_a_workload_that_the_reference_refuses_is_named(tmp_path: pathlib.Path) -> None:
+    foreign = sidecar("web-1", "web")
+    foreign["spec"]["containers"][0]["env"][3] = {"name": "SERVICE_ACCOUNT", "value": "other"}
+    result, _ = await compare_as_proxies(tmp_path, MESH, foreign, sidecar("api-1", "api"))
+    report = json.loads(result.stdout)
+    assert (report["proxies"], list(report["rejected"])) == (1, ["web-1.shop"])
+
+
+async def test_closed_debug_pages_are_an_error_that_names_the_other_way(tmp_path: pathlib.Path) -> None:
+    closed = TestServer(web.Application())
+    await closed.start_server()
+    cluster = ApiServer()
+    await cluster.start()
+    kubeconfig = str(write_kubeconfig(cluster, tmp_path / "kubeconfig"))
+    words = ["shadow", "-c", kubeconfig, "--reference", f"http://127.0.0.1:{closed.port}"]
+    result = await asyncio.to_thread(CliRunner().invoke, pilotctl, words, standalone_mode=False)
+    await closed.close()
+    await cluster.stop()
+    assert "serves no debug pages; --as-proxies" in str(result.exception)

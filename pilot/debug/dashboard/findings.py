@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pilot.config.kinds.istio import SERVICE_ENTRY, VIRTUAL_SERVICE
@@ -145,7 +145,7 @@ def first_changes(changes: Sequence[Plain]) -> dict[tuple[str, ...], float]:
     return first
 
 
-def without_later(causes: Sequence[Plain], since: float, first: Mapping[tuple[str, ...], float]) -> list[Plain]:
+def without_later(causes: Iterable[Plain], since: float, first: Mapping[tuple[str, ...], float]) -> list[Plain]:
     """Return the objects that may have caused a rejection, the most likely first: those that had changed by then."""
     remaining = [ref for ref in causes if first.get(_key(ref), -math.inf) <= since]
     return sorted(remaining, key=lambda ref: _SUSPECTS.index(ref["kind"]) if ref["kind"] in _SUSPECTS else math.inf)

@@ -26,6 +26,7 @@ from pilot.mesh.tables.database import Mesh
 
 MOST, MOST_IN_FULL = 12, 200
 """Maximum number of results of each sort, at first and on request."""
+MAX_NAMESPACES = 5
 MAX_HOSTS = 20
 """Maximum number of hosts by which an object is found."""
 _OTHERS = frozenset({"Pod", "EndpointSlice", "Node", "Service", "ServiceEntry"})
@@ -49,7 +50,7 @@ class Candidate(NamedTuple):
 async def search(
     sources: Sources, graph: MeshGraph, context: MeshContext, text: str, most: int = MOST
 ) -> dict[str, Any]:
-    """Return the services, proxies and objects that contain all words of a text, best matches first.
+    """Return the namespaces, services, proxies and objects that contain all words of a text, best matches first.
 
     A word may be a part of the name, the namespace, `NAMESPACE/NAME`, the kind, a host or an address. Of matches that
     are equally good, those with problems are first.
@@ -59,12 +60,15 @@ async def search(
     health = MeshHealth(graph, context)
     by_host = {facts.host: facts for facts in graph.services}
     severities = _severities(context)
+    namespaces = sorted({f.namespace for f in graph.services if words and all(word in f.namespace for word in words)})
     services = await _matching(_services(sources.db, graph, addresses), words, lambda c: health.level(by_host[c.what]))
     proxies = await _matching(
         (Candidate(c.proxy.id, c.proxy.namespace, c.id, tuple(c.proxy.ips)) for c in sources.fleet.connections()), words
     )
     objects = await _matching(_objects(sources, addresses), words, lambda c: severities.get(c[:3], "ok"))
+    namespaces.sort(key=lambda name: (name not in words, not name.startswith(words[0])))
     return {
+        "namespaces": {"total": len(namespaces), "items": [{"name": name} for name in namespaces[:MAX_NAMESPACES]]},
         "services": {
             "total": len(services),
             "items": [{"namespace": n, "host": h, "level": level} for level, (_, n, h, _) in services[:most]],
@@ -79,6 +83,11 @@ async def search(
             ],
         },
     }
+
+
+def _is_covered(word: str, hosts: Iterable[str]) -> bool:
+    """Return whether a host with a wildcard, such as `*.example.com`, matches a word."""
+    return any(host.startswith("*.") and word.endswith(host[1:]) for host in hosts)
 
 
 def _severities(context: MeshContext) -> dict[tuple[str, str, str], Level]:
@@ -154,7 +163,7 @@ async def _matching(
 
     def keep(item: Candidate) -> Candidate | None:
         whole = " ".join((f"{item.namespace}/{item.name}", item.what, *item.hosts)).lower()
-        return item if all(word in whole for word in words) else None
+        return item if all(word in whole or _is_covered(word, item.hosts) for word in words) else None
 
     matches = await collect_present(map(keep, items)) if words else []
     first = words[0] if words else ""

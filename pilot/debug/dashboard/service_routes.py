@@ -6,7 +6,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from pilot.config.networking.virtual_service import HTTPRoute, RouteDestination, StringMatch, VirtualService
+from pilot.config.kinds.istio import VIRTUAL_SERVICE
+from pilot.config.networking.virtual_service import (
+    Destination,
+    HTTPRoute,
+    RouteDestination,
+    StringMatch,
+    VirtualService,
+)
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import ObjectRef, plain_ref
 from pilot.debug.dashboard.mesh import USABLE, ServiceFacts, written_by
@@ -26,8 +33,8 @@ MAX_ROUTES, MAX_RULES = 20, 20
 MAX_COUNTED = 2_000
 """Maximum number of endpoints that are counted for a subset."""
 Plain = dict[str, Any]
-Place = tuple[str, str]
-"""The host and the subset of a destination."""
+Place = tuple[str, str, int]
+"""The host, the subset and the port of a destination, or 0 without a port."""
 
 
 class ServiceReason(NamedTuple):
@@ -85,15 +92,21 @@ def _places(spec: VirtualService) -> Iterator[Place]:
     for rule in rules:
         for d in rule.route[:MAX_ITEMS]:
             if d.destination is not None:
-                yield d.destination.host, d.destination.subset
+                yield _place(d.destination)
 
 
-def _capacity(db: Mesh, host: str, subset_name: str, hosts: Mapping[str, ServiceFacts]) -> Capacity:
+def _place(to: Destination) -> Place:
+    return to.host, to.subset, to.port.number if to.port is not None else 0
+
+
+def _capacity(db: Mesh, host: str, subset_name: str, port: int, hosts: Mapping[str, ServiceFacts]) -> Capacity:
     facts = hosts.get(host)
     if facts is None:
         return Capacity("the host does not exist")
     ref = ServiceRef(facts.host, facts.namespace)
     ready, total = facts.ready, facts.total
+    if port and port not in facts.ports:
+        return Capacity(f"it has no port {port}", facts.namespace)
     if subset_name:
         rule = merged_rule(db, inbound_merged_rule_key(db, facts.namespace, ref))
         subset = next((s for s in rule.spec.subsets if s.name == subset_name), None) if rule is not None else None
@@ -153,7 +166,7 @@ def _destinations(route: Iterable[Any], capacities: Mapping[Place, Capacity]) ->
     weighted: RouteDestination
     for weighted in islice(route, MAX_ITEMS):
         if (d := weighted.destination) is not None:
-            capacity = capacities[d.host, d.subset]
+            capacity = capacities[_place(d)]
             port = d.port.number if d.port is not None else 0
             place = {"host": d.host, "port": port, "subset": d.subset, "weight": weighted.weight}
             shown.append(place | capacity._asdict())
@@ -165,7 +178,8 @@ def _rule_reasons(by: ObjectRef, path: str, to: list[Plain], http: HTTPRoute) ->
         if d["fault"] and (d["weight"] or len(to) == 1):
             name = d["host"] + (f", subset {d['subset']}" if d["subset"] else "")
             share = f"{d['weight']} % of its requests" if d["weight"] and len(to) > 1 else "its requests"
-            text = f"{path} sends {share} to {name}: {d['fault']}, so they get 503."
+            status = 503 if d["namespace"] or by.kind == VIRTUAL_SERVICE.id else 500
+            text = f"{path} sends {share} to {name}: {d['fault']}, so they get {status}."
             yield ServiceReason("error", text, by, f"{path}.route[{index}]")
     if faults := fault_texts(http):
         yield ServiceReason("warning", f"{path} {' and '.join(faults)}.", by)

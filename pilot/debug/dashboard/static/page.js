@@ -236,7 +236,7 @@ async function detail(isNew) {
   const wrong = mistake(view);
   if (wrong) throw Object.assign(new Error(wrong), { status: 404 });
   if (kind === "service") { const answer = await fresh(isNew, "service", { namespace: rest[0], host: rest[1] }, [state.changes[0], state.fleet.unhealthy]); return answer && drawService(answer, state); }
-  if (kind === "object") { const answer = await fresh(isNew, "object", { group: rest[0], kind: rest[1], namespace: rest[2], name: rest[3] }, state.changes[0]); return answer && drawObject(answer, state, query.get("path") || ""); }
+  if (kind === "object") { const answer = await fresh(isNew, "object", { group: rest[0], kind: rest[1], namespace: rest[2], name: rest[3] }, [state.changes[0], state.fleet.unhealthy]); return answer && drawObject(answer, state, query.get("path") || ""); }
   if (kind === "proxies") { const answer = await fresh(isNew, "proxies", Object.fromEntries(query)); return answer && drawProxies(answer, query, now(), go); }
   if (kind === "proxy") { const answer = await fresh(isNew, "proxy", { id: rest[0] }); return answer && drawProxy(answer, rest[1], rest[2], now()); }
   if (kind === "problems") return drawProblems(state, query);

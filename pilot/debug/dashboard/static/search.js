@@ -1,5 +1,5 @@
 // The search: services, proxies and objects of the whole mesh, also those in namespaces that are not opened.
-import { ask, count, h, link, mark, show, shortHost, toObject, toProxy, toService } from "./dom.js";
+import { ask, count, h, link, mark, show, shortHost, to, toObject, toProxy, toService } from "./dom.js";
 
 const PAUSE = 150, MOST = 200; // milliseconds; results of each sort
 
@@ -26,19 +26,20 @@ export function listenToSearch(input, results, status) {
     }
   }
 
-  function draw(text, { services, proxies, objects }) {
+  function draw(text, { namespaces, services, proxies, objects }) {
     const group = (title, of, item) => (of.items.length ? [h("h3", {}, title, of.total > of.items.length ? ` (${of.items.length} of ${of.total})` : ""), h("ul", {}, of.items.map((one) => h("li", {}, item(one))))] : null);
-    const total = services.total + proxies.total + objects.total;
+    const total = namespaces.total + services.total + proxies.total + objects.total, isNamespace = namespaces.items.some(({ name }) => text.toLowerCase().includes(name));
     show(
       results,
+      group("Namespaces", namespaces, ({ name }) => link(to("namespace", name), h("b", {}, name))),
       group("Services", services, (one) => link(toService(one), h("b", {}, shortHost(one.host, one.namespace), sign(one)), h("small", {}, one.namespace))),
-      services.total > services.items.length && !/\s/.test(text) ? h("p", { class: "none" }, "Add a namespace: ", h("code", {}, `${text} ${services.items[0].namespace}`)) : null,
+      services.total > services.items.length && !isNamespace && !/\s/.test(text) ? h("p", { class: "none" }, "Add a namespace: ", h("code", {}, `${text} ${services.items[0].namespace}`)) : null,
       group("Proxies", proxies, (one) => link(toProxy(one.id), h("b", {}, one.name))),
       group("Objects", objects, (one) => link(toObject(one), h("b", {}, `${one.namespace ? `${one.namespace}/` : ""}${one.name}`, sign(one)), h("small", {}, one.kind))),
       [services, proxies, objects].some((of) => of.total > of.items.length && of.items.length < MOST) ? h("button", { type: "button", onclick: async () => { const shown = links().length; await search(true); links()[Math.min(shown, links().length - 1)]?.focus(); } }, "Show more") : null,
       total ? null : h("p", { class: "none" }, `No match for “${text}”.`),
     );
-    status.textContent = total ? `${count(services.total, "service")}, ${count(proxies.total, "proxy", "proxies")}, ${count(objects.total, "object")}` : "No match";
+    status.textContent = total ? `${count(namespaces.total, "namespace")}, ${count(services.total, "service")}, ${count(proxies.total, "proxy", "proxies")}, ${count(objects.total, "object")}` : "No match";
     open();
   }
 

@@ -26,7 +26,10 @@ async def found(text: str, *objects: Plain, most: int = MOST) -> dict[str, list[
     pages = sources(mesh_world.mesh, connection("web-0.a"), connection("api-0.b"))
     answer = await search(pages, await CachedGraph(mesh_world.mesh).get(), NOTHING, text, most)
     return {
-        kind: [item.get("host") or item.get("id") or f"{item['kind']} {item['name']}" for item in of["items"]]
+        kind: [
+            item.get("host") or item.get("id") or f"{item.get('kind', 'Namespace')} {item['name']}"
+            for item in of["items"]
+        ]
         for kind, of in answer.items()
     }
 
@@ -39,6 +42,7 @@ async def found(text: str, *objects: Plain, most: int = MOST) -> dict[str, list[
         ("old a", ["old-web"], [], []),
         ("b", ["old-web", "web"], ["api-0.b-1", "web-0.a-1"], ["VirtualService web"]),
         ("a/web", ["web"], ["web-0.a-1"], ["VirtualService web"]),
+        ("a", ["old-web", "web"], ["api-0.b-1", "web-0.a-1"], ["VirtualService web"]),
         ("nosuch", [], [], []),
         ("", [], [], []),
     ],
@@ -47,10 +51,17 @@ async def test_all_words_must_match_and_names_count_most(
     text: str, services: list[str], proxies: list[str], objects: list[str]
 ) -> None:
     assert await found(text) == {
+        "namespaces": ["Namespace a"] if text == "a" else [],
         "services": [f"{name}.a.svc.cluster.local" for name in services],
         "proxies": proxies,
         "objects": objects,
     }
+
+
+async def test_objects_are_found_by_hosts_that_their_wildcards_match() -> None:
+    edge = make("VirtualService", "edge", "{hosts: ['*.example.com'], http: [{route: [{destination: {host: web}}]}]}")
+    assert (await found("shop.example.com", edge))["objects"] == ["VirtualService edge"]
+    assert (await found("shop.example.org", edge))["objects"] == []
 
 
 async def test_objects_are_found_by_their_hosts() -> None:

@@ -440,5 +440,6 @@ async def test_address_that_leads_nowhere_says_so(page: Any, view: str, text: st
 async def test_empty_mesh_has_the_first_steps(page: Any, empty_server: TestServer) -> None:
     await page.goto(str(empty_server.make_url(routes.PATH)))
     await page.wait_for_selector("#graph h2:has-text('Three steps to a mesh')")
-    await page.wait_for_selector("#detail p:has-text('Choose a namespace')")
+    await page.wait_for_selector("#detail .unseen", state="attached")
+    assert not await page.is_visible("#detail")
     assert await headline(page) == "There are no services and no proxies yet."

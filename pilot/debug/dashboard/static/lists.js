@@ -157,6 +157,6 @@ export function overview(state) {
     h("h2", { class: "unseen" }, "Overview"), unhealthy.length ? section("Proxies with problems", h("ul", { class: "items" }, unhealthy.map((row) => unhealthyItem(row, row.services.length ? h("p", { class: "soft" }, "serves ", row.services.slice(0, 3).map(([host, namespace], index) => [index ? ", " : "", serviceLink({ host, namespace })])) : null)))) : null,
     errors.length ? section("Errors", h("ul", { class: "items" }, errors.map(problemItem))) : null,
     warnings.length ? section("Warnings", h("ul", { class: "items" }, warnings.map(problemItem))) : null,
-    unhealthy.length || errors.length || warnings.length ? null : h("p", { class: "none" }, "Choose a namespace or a gateway, or search for a service, a proxy or an object."),
+    unhealthy.length || errors.length || warnings.length || !state.mesh?.services ? null : h("p", { class: "none" }, "Choose a namespace or a gateway, or search for a service, a proxy or an object."),
   ];
 }

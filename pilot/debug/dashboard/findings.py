@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pilot.config.kinds.istio import SERVICE_ENTRY, VIRTUAL_SERVICE
@@ -34,8 +33,6 @@ _APART = frozenset({REJECTED, "certificate-expired"})
 """Codes of errors that sentences about proxies and certificates report."""
 MOST = 3
 """Maximum number of errors of objects that have a sentence each."""
-_SUSPECTS = ("EnvoyFilter", "VirtualService", "HTTPRoute", "Gateway", "DestinationRule")
-"""Kinds that cause most rejections, the most likely first."""
 _DAY = 86400.0
 SOON = 7 * _DAY
 """Seconds before its end from which on a certificate is reported."""
@@ -134,21 +131,6 @@ def _error_of(row: Plain) -> str:
     """Return the error of a proxy in Envoy's words, without the name of the type if there is only one."""
     error: str = row["error"]
     return error.removeprefix(f"{row['error_types'][0]}: ") if len(row["error_types"]) == 1 else error
-
-
-def first_changes(changes: Sequence[Plain]) -> dict[tuple[str, ...], float]:
-    """Return the Unix time of the first known change of each object, by its kind, namespace and name."""
-    first: dict[tuple[str, ...], float] = {}
-    for change in changes:
-        for one in change["objects"]:
-            first[_key(one)] = min(first.get(_key(one), math.inf), change["time"])
-    return first
-
-
-def without_later(causes: Iterable[Plain], since: float, first: Mapping[tuple[str, ...], float]) -> list[Plain]:
-    """Return the objects that may have caused a rejection, the most likely first: those that had changed by then."""
-    remaining = [ref for ref in causes if first.get(_key(ref), -math.inf) <= since]
-    return sorted(remaining, key=lambda ref: _SUSPECTS.index(ref["kind"]) if ref["kind"] in _SUSPECTS else math.inf)
 
 
 def _key(one: Plain) -> tuple[str, ...]:

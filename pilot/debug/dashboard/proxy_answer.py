@@ -7,7 +7,6 @@ import time
 from typing import Any
 
 from pilot.config.problem import plain_ref
-from pilot.debug.dashboard.findings import first_changes, without_later
 from pilot.debug.dashboard.fleet import snapshot_stream
 from pilot.debug.dashboard.mesh import services_of_proxy
 from pilot.debug.hidden_services import effect_on_proxy
@@ -16,6 +15,7 @@ from pilot.debug.pages.config_dump import plain, resources_of
 from pilot.debug.slices import collect_all
 from pilot.debug.sources import ConnectedProxy, Sources
 from pilot.lib.xds_types import BY_SHORT_NAME, short_name
+from pilot.mesh.analysis.nack import likely_causes
 from pilot.mesh.model.nack import NackKey
 
 MAX_NAMES = 300
@@ -39,7 +39,7 @@ def describe_proxy(sources: Sources, proxy_id: str) -> dict[str, Any]:
     """Return the status of a proxy as a JSON object, with the objects that cause each rejection."""
     connection = connection_of(sources, proxy_id)
     db, now = sources.db, time.time()
-    types, first = [], first_changes(sources.changes.list_plain(()))
+    types = []
     for url, watch in connection.subscriptions.items():
         nack = db.nacks.peek(NackKey(connection.proxy_key, url)) if watch.last_error else None
         waits = bool(watch.sent_at) and watch.nonce_sent != watch.nonce_acked and not watch.last_error
@@ -50,9 +50,7 @@ def describe_proxy(sources: Sources, proxy_id: str) -> dict[str, Any]:
                 "waits": waits,
                 "error": watch.last_error,
                 "since": watch.rejected_since if watch.last_error else 0.0,
-                "causes": without_later(map(plain_ref, nack.objects), watch.rejected_since, first)
-                if nack is not None
-                else [],
+                "causes": [plain_ref(ref) for ref in likely_causes(nack.objects)] if nack is not None else [],
             }
         )
     proxy, effect = connection.proxy, effect_on_proxy(db, connection.proxy_key)

@@ -19,8 +19,6 @@ from pilot.debug.dashboard.findings import (
     count_services,
     faults_in,
     find_all,
-    first_changes,
-    without_later,
 )
 from pilot.debug.dashboard.fleet import ProxyRow, ProxyRows
 from pilot.debug.dashboard.graph import CachedGraph
@@ -39,6 +37,7 @@ from pilot.debug.sources import Sources
 from pilot.lib.logging.log import scope
 from pilot.lib.loop_watchdog import Stall
 from pilot.lib.xds_types import BY_SHORT_NAME
+from pilot.mesh.analysis.nack import likely_causes
 from pilot.mesh.model.nack import NackKey
 from pilot.mesh.tables.database import Mesh
 
@@ -222,17 +221,16 @@ class EventStream:
         log, now = sources.changes, time.time()
         rows = self._rows.unhealthy(now)
         self._unhealthy = await collect_all(_unhealthy(sources.db, row, self._rows.key_of(row), now) for row in rows)
-        changes = log.list_plain(self._errors, CHANGES)
-        first, unhealthy = first_changes(changes), []
-        for row, proxy in zip(rows, self._unhealthy, strict=True):
-            causes = without_later(_causes(sources.db, row, self._rows.key_of(row)), row.error_since, first)
-            unhealthy.append(row.plain(now) | {"services": proxy.services, "causes": causes})
+        unhealthy = [
+            row.plain(now) | {"services": p.services, "causes": _causes(sources.db, row, self._rows.key_of(row))}
+            for row, p in zip(rows, self._unhealthy, strict=True)
+        ]
         self._shown = {
             "revision": sources.db.revision,
             "graph": self._shown.get("graph", self.graph.number),
             "fleet": self._rows.summary(now) | {"unhealthy": unhealthy},
             "problems": plain,
-            "changes": changes,
+            "changes": log.list_plain(self._errors, CHANGES),
         }
 
 
@@ -248,9 +246,9 @@ def _unhealthy(db: Mesh, row: ProxyRow, key: str, now: float) -> UnhealthyProxy:
 
 
 def _causes(db: Mesh, row: ProxyRow, key: str) -> list[dict[str, str]]:
-    """Return the objects from which the resources that a proxy rejects were built."""
+    """Return the objects that may have caused what a proxy rejects, the most likely first."""
     nacks = (db.nacks.peek(NackKey(key, BY_SHORT_NAME[name])) for name in row.error_types if name in BY_SHORT_NAME)
-    return [plain_ref(ref) for nack in nacks if nack is not None for ref in nack.objects[:CAUSES]]
+    return [plain_ref(ref) for nack in nacks if nack is not None for ref in likely_causes(nack.objects)[:CAUSES]]
 
 
 def _plain_stall(stall: Stall | None) -> dict[str, Any] | None:

@@ -142,14 +142,14 @@ class Reads:
         """Record every read and every run of a derivation while the block runs."""
         original = Database._link
 
-        def link(db: Database, node: Node, reads: dict[Node, None]) -> None:
+        def link(db: Database, node: Node, reads: dict[Node, None], linked: int) -> None:
             self._evaluate_run(node)
             if node.verified_at >= 0:
                 self._ran[node] = _Run(
                     self._read_at.get(node, {}), node.deps, node.value, node.changed_at, node.verified_at
                 )
             self._read_at[node] = self._running.pop(id(reads), {})
-            original(db, node, reads)
+            original(db, node, reads, linked)
 
         Database._link = link  # type: ignore[method-assign,assignment,unused-ignore]
         try:

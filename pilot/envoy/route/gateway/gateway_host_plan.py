@@ -104,8 +104,8 @@ def _add_routes(
 ) -> None:
     """Add the routes of a VirtualService to the hosts that the VirtualService and a server have in common.
 
-    `server_hosts` are the server's hosts that the VirtualService may use. The routes are built for the port of the Gateway's first server that has routes. The Gateway's other servers in the
-    same route configuration share them.
+    `server_hosts` are the server's hosts that the VirtualService may use. The routes are built for the port of the
+    Gateway's first server that has routes. The Gateway's other servers in the same route configuration share them.
     """
     shared = intersect_hosts(server_hosts, virtual_service.hosts)
     if not shared:

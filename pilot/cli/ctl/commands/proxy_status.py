@@ -131,7 +131,7 @@ def _parts(selection: list[Status], proxies: list[Status]) -> Iterator[Part]:
         types = _columns(selection)
         head = ("NAME", "CLUSTER", "TYPE", *(name.upper() for name in types), "VERSION")
         yield TextTable(head, [_row(proxy, types) for proxy in selection])
-    reasons: dict[Reason, dict[str, str]] = {}
+    reasons: dict[StatusReason, dict[str, str]] = {}
     for proxy in selection:
         for reason, since in _reasons(proxy):
             reasons.setdefault(reason, {})[proxy["proxy"]] = since
@@ -212,7 +212,7 @@ def _explained(client: Replicas, proxy: Status) -> list[str]:
         return [reason.text(since) for reason, since in _rejections(proxy)]
 
 
-class Reason(NamedTuple):
+class StatusReason(NamedTuple):
     """A reason for which proxies are not in sync: what they did, and Envoy's error or ""."""
 
     action: str
@@ -224,24 +224,24 @@ class Reason(NamedTuple):
         return f"{self.action}{moment}{f': {self.error}' if self.error else ''}"
 
 
-def _reasons(proxy: Status) -> Iterator[tuple[Reason, str]]:
+def _reasons(proxy: Status) -> Iterator[tuple[StatusReason, str]]:
     """Yield why the proxy is not in sync, for each resource type that it rejected or has not acknowledged, and since
     when."""
     yield from _rejections(proxy)
     yield from _delays(proxy)
 
 
-def _rejections(proxy: Status) -> Iterator[tuple[Reason, str]]:
+def _rejections(proxy: Status) -> Iterator[tuple[StatusReason, str]]:
     for url, resource in sorted(proxy.get("resources", {}).items()):
         if resource.get("lastError"):
-            reason = Reason(f"rejected {short_name(url).upper()}", one_line(resource["lastError"]))
+            reason = StatusReason(f"rejected {short_name(url).upper()}", one_line(resource["lastError"]))
             yield reason, resource.get("rejectedSince", "")
 
 
-def _delays(proxy: Status) -> Iterator[tuple[Reason, str]]:
+def _delays(proxy: Status) -> Iterator[tuple[StatusReason, str]]:
     for url, resource in sorted(proxy.get("resources", {}).items()):
         if state(resource) == "STALE":
-            yield Reason(f"has not acknowledged {short_name(url).upper()}"), resource.get("sentTime", "")
+            yield StatusReason(f"has not acknowledged {short_name(url).upper()}"), resource.get("sentTime", "")
 
 
 def _comparison(client: Replicas, proxy: str, envoy: EnvoyDump) -> CommandResult:

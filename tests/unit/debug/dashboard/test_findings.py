@@ -184,18 +184,6 @@ def test_proxies_that_are_not_up_to_date(state: MeshState, expected: str) -> Non
     assert f"{first.level}: {text(first)}" == expected
 
 
-async def test_objects_that_changed_after_a_rejection_are_not_its_cause() -> None:
-    mesh_world = world(WEB)
-    client = connection("web-0.a", rds=FakeWatch(nonce_sent="n2", last_error="no", rejected_since=1.0))
-    client.proxy_key = mesh_world.connect(client.proxy)
-    nack = Nack("web-0.a", "RDS", "no", (ROUTE, RULE))
-    mesh_world.mesh.commit([(mesh_world.mesh.nacks, NackKey(client.proxy_key, BY_SHORT_NAME["rds"]), nack)])
-    page_sources = sources(mesh_world.mesh, client)
-    page_sources.changes.record(1, [ChangedObject("update", NETWORKING, "VirtualService", "a", "r")], 1, 0, 0)
-    (first,) = await EventStream(page_sources).findings()
-    assert text(first).endswith(": no; built from DestinationRule a/r.")
-
-
 def test_certificates_in_use_and_faults() -> None:
     def certificate(name: str, days: float, *users: str) -> Plain:
         return {"name": name, "ends": NOW + days * 86400, "usedBy": users}

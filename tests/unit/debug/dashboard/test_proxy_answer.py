@@ -6,7 +6,6 @@ import pytest
 
 from pilot.config.group_kind import NETWORKING, GroupKind
 from pilot.config.problem import ObjectRef
-from pilot.debug.changes import ChangedObject
 from pilot.debug.dashboard.proxy_answer import connection_of, describe_proxy, list_resources, show_resource
 from pilot.debug.page import Refused
 from pilot.debug.sources import Sources
@@ -35,12 +34,6 @@ def test_state_of_each_type_has_the_causes_of_a_rejection() -> None:
         one["type"]: (one["error"], one["since"], [ref["name"] for ref in one["causes"]]) for one in answer["types"]
     }
     assert types == {"cds": ("", 0.0, []), "rds": ("no", 5.0, ["r"])}
-
-
-def test_objects_that_changed_after_a_rejection_are_not_its_causes() -> None:
-    pages = pages_with(rds=rejected(5.0))
-    pages.changes.record(7, [ChangedObject("update", NETWORKING, "VirtualService", "a", "r")], 1, 0, 1)
-    assert [one["causes"] for one in describe_proxy(pages, "web-0.a-1")["types"]] == [[]]
 
 
 def test_proxy_is_found_by_its_exact_name_only() -> None:

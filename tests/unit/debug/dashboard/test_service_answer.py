@@ -10,7 +10,6 @@ from pilot.cli.ctl.commands.service_parts import service_parts
 from pilot.cli.ctl.output import TextTable
 from pilot.config.group_kind import NETWORKING, SECURITY, GroupKind
 from pilot.config.problem import ObjectRef, Problem
-from pilot.debug.changes import ChangedObject
 from pilot.debug.dashboard.graph import CachedGraph
 from pilot.debug.dashboard.mesh import MeshContext, UnhealthyProxy
 from pilot.debug.dashboard.service_answer import describe_service
@@ -185,22 +184,6 @@ async def test_unknown_services_lead_to_routes_and_similar_names(host: str, expe
     with pytest.raises(Refused) as refused:
         await describe_service(sources(mesh_world.mesh), graph, MeshContext([], [], {}), ServiceRef(host, "a"))
     assert expected in refused.value.text
-
-
-async def test_rejections_are_not_attributed_to_objects_that_changed_later() -> None:
-    routes = make("VirtualService", "split", "{hosts: [web], http: [{route: [{destination: {host: web}}]}]}")
-    mesh_world = world(WEB, POD, SLICE, routes)
-    ref = ObjectRef(GroupKind(NETWORKING, "VirtualService"), "a", "split")
-    client = connection("client-0.b", rds=rejected(5.0))
-    client.proxy_key = mesh_world.connect(client.proxy)
-    nack = Nack("client-0.b", "RDS", "no", (ref,))
-    mesh_world.mesh.commit([(mesh_world.mesh.nacks, NackKey(client.proxy_key, BY_SHORT_NAME["rds"]), nack)])
-    pages, graph = sources(mesh_world.mesh, client), await CachedGraph(mesh_world.mesh).get()
-    before = await describe_service(pages, graph, MeshContext([], [], {}), ServiceRef(HOST, "a"))
-    assert [one["text"] for one in before["reasons"] if not one["own"]] == ["client-0.b rejects its routes: no"]
-    pages.changes.record(7, [ChangedObject("update", NETWORKING, "VirtualService", "a", "split")], 1, 0, 1)
-    after = await describe_service(pages, graph, MeshContext([], [], {}), ServiceRef(HOST, "a"))
-    assert [one["text"] for one in after["reasons"] if not one["own"]] == []
 
 
 async def test_rejections_of_what_is_built_from_the_objects_of_the_service_are_reported() -> None:

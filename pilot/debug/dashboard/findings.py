@@ -197,12 +197,16 @@ def _errors(problems: Plain) -> Iterator[MeshFinding]:
 
 
 def _failure(problem: Plain) -> Iterator[Part]:
-    """Yield the sentence about an error that makes requests fail."""
-    message = cut(problem["message"], _LONGEST_MESSAGE)
+    """Yield the sentence about an error that makes requests fail.
+
+    The effect on requests at the end of a message about a route is said first, with the hosts.
+    """
+    message, effect = problem["message"], problem["effect"]
     if problem["code"] == UNREADY:
-        yield f"{message} ("
+        yield f"{cut(message, _LONGEST_MESSAGE)} ("
     else:
-        yield f"{problem['effect'][:1].upper()}{problem['effect'][1:]}: {message} ("
+        cause = message.rpartition(", so ")[0] or message
+        yield f"{effect[:1].upper()}{effect[1:]}: {cut(cause, _LONGEST_MESSAGE)} ("
     yield _subject(problem)
     yield ")."
 

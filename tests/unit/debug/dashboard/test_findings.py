@@ -86,7 +86,7 @@ async def test_first_errors_have_a_sentence_each(problems: tuple[Problem, ...], 
 
 
 def missing(path: str = "spec.http[0].route[0].destination.subset") -> Problem:
-    return Problem(code="subset-not-found", object=ROUTE, path=path, message="no subset v3")
+    return Problem(code="subset-not-found", object=ROUTE, path=path, message="no subset v3, so requests get 503")
 
 
 TO = "{destination: {host: web, subset: v3}%s}"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
+from msgspec.structs import replace
 
 from pilot.config.group_kind import NETWORKING, GroupKind
 from pilot.config.kinds.kubernetes import ENDPOINT_SLICE
@@ -86,7 +87,7 @@ async def test_first_errors_have_a_sentence_each(problems: tuple[Problem, ...], 
 
 
 def missing(path: str = "spec.http[0].route[0].destination.subset") -> Problem:
-    return Problem(code="subset-not-found", object=ROUTE, path=path, message="no subset v3, so requests get 503")
+    return Problem(code="subset-not-found", object=ROUTE, path=path, message="no subset v3")
 
 
 TO = "{destination: {host: web, subset: v3}%s}"
@@ -130,6 +131,14 @@ TO = "{destination: {host: web, subset: v3}%s}"
 async def test_missing_destination_says_which_requests_fail(spec: str, path: str, expected: str) -> None:
     every = await sentences(missing(path), objects=(WEB, make("VirtualService", "r", spec, "a")))
     assert every == [expected]
+
+
+async def test_effect_at_the_end_of_a_message_is_not_repeated() -> None:
+    error = replace(missing(), message="no subset v3, so requests get 503")
+    route = make("VirtualService", "r", f"{{hosts: [web], http: [{{route: [{TO % ''}]}}]}}", "a")
+    assert await sentences(error, objects=(WEB, route)) == [
+        "bad: Requests to web get 503: no subset v3 (VirtualService a/r)."
+    ]
 
 
 async def test_errors_that_make_requests_fail_come_before_rejections() -> None:

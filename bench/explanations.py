@@ -204,7 +204,18 @@ def _drains(change: Change) -> bool:
     return change.both and set(theirs - ours) == {"UNHEALTHY"} and set(ours - theirs) == {"DRAINING"}
 
 
+def _lacks_type_of_tag(change: Change) -> bool:
+    """Return whether istiod sends custom tags without a type, and the other tags are the same."""
+
+    def tags(side: Any) -> list[list[Plain]]:
+        return [[tag for tag in row if len(tag) > 1] for row in _values(side, "customTags")]
+
+    sent = [tag for row in _values(change.theirs, "customTags") for tag in row]
+    return change.both and any(len(tag) == 1 for tag in sent) and tags(change.theirs) == tags(change.ours)
+
+
 EXPLANATIONS = (
+    Explanation("a custom tag of a Telemetry has no type", r"LDS .*tracing\.customTags", _lacks_type_of_tag),
     Explanation("the endpoints of a service with persistent sessions terminate", r"^\w+ EDS .*healthStatus", _drains),
     Explanation("a waypoint serves no service", r"^waypoint LDS filterChainMatcher", _lacks_ranges),
     Explanation("a workload in ambient mode has no labels", r"^ztunnel WDS .*authorizationPolicies", _lacks_labels),

@@ -141,3 +141,13 @@ def test_endpoints_that_drain(theirs: str, explained: bool) -> None:
 
     change = Change([], assignment(theirs, "UNHEALTHY"), assignment("DRAINING", "UNHEALTHY"))
     assert bool(explanation("sidecar EDS endpoints[].lbEndpoints[].healthStatus", change)) == explained
+
+
+@pytest.mark.parametrize(("type_of_other", "explained"), [({"literal": {"value": "v"}}, True), ({}, False)])
+def test_custom_tags_without_a_type(type_of_other: dict[str, Any], explained: bool) -> None:
+    def listener(*tags: dict[str, Any]) -> dict[str, Any]:
+        return {"tracing": {"customTags": list(tags)}}
+
+    kept = {"tag": "b", "literal": {"value": "v"}}
+    change = Change([], listener({"tag": "a"}, {"tag": "b"} | type_of_other), listener(kept))
+    assert bool(explanation("sidecar LDS filters[hcm].typedConfig.tracing.customTags[].tag", change)) == explained

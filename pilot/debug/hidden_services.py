@@ -61,14 +61,22 @@ def hiding_sidecar(db: Mesh, key: str, host: str) -> ObjectKey | None:
     return scope.sidecar if scope is not None and is_hidden else None
 
 
-async def effects_on_service(sources: Sources, ref: ServiceRef) -> list[dict[str, Any]]:
-    """Return the Sidecars that hide a service, with the number of proxies in each namespace, as JSON objects."""
+class HidingSidecar(NamedTuple):
+    """A Sidecar that hides a service from proxies of a namespace, and their number."""
+
+    sidecar: ObjectRef
+    namespace: str
+    proxies: int
+
+
+async def effects_on_service(sources: Sources, ref: ServiceRef) -> list[HidingSidecar]:
+    """Return the Sidecars that hide a service."""
     scopes = await _scopes(sources)
     hiding = await collect_present(
         (scope, count) if _hides(sources.db, scope, ref) else None for scope, count in scopes.items()
     )
     return [
-        {"sidecar": plain_ref(ObjectRef(SIDECAR.id, *scope.sidecar)), "namespace": scope.namespace, "proxies": count}
+        HidingSidecar(ObjectRef(SIDECAR.id, *scope.sidecar), scope.namespace, count)
         for scope, count in hiding[:MAX_SCOPES]
         if scope.sidecar is not None
     ]

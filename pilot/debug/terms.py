@@ -45,8 +45,14 @@ def since(seconds: float) -> str:
     return f" since {datetime.datetime.fromtimestamp(seconds, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC" if seconds else ""
 
 
-def endpoint_word(health: EndpointHealth) -> str:
-    """Return the state of an endpoint, as Kubernetes and Envoy name it."""
+def endpoint_word(health: EndpointHealth, conditions: str) -> str:
+    """Return the state of an endpoint, as Kubernetes and Envoy name it.
+
+    `conditions` are those in its EndpointSlice, such as "ready: false". An endpoint that is not ready terminates for
+    istiod unless a condition says that it does not. For Kubernetes, it terminates only if a condition says so.
+    """
+    if health is EndpointHealth.TERMINATING and "terminating: true" not in conditions:
+        health = EndpointHealth.UNHEALTHY
     return _ENDPOINT_WORDS.get(health, "ready")
 
 

@@ -58,11 +58,20 @@ class Rollout(NamedTuple):
         if self.page["errors"]:
             return "HAS ERRORS"
         if self.page["refused"]:
-            return "REJECTED"
+            return "REJECTED" if self._is_cause else "INCOMPLETE"
         if self.is_delivered:
             return "UP TO DATE"
         lacking = self.page["lacking"]
         return "NOT RESPONDING" if lacking and all(proxy.get("silent") for proxy in lacking) else "IN PROGRESS"
+
+    @property
+    def _is_cause(self) -> bool:
+        """Return whether the object may be a cause of the rejections: one has no known cause, or the object is one."""
+        causes = [one.get("causes") for one in self.page["lacking"] if one["state"] == "refused"]
+        own = (self.page["kind"], self.page["namespace"], self.page["name"])
+        return not all(causes) or any(
+            own == (c["kind"], c["namespace"], c["name"]) for row in causes for c in row or ()
+        )
 
     @property
     def is_final(self) -> bool:

@@ -37,7 +37,7 @@ from pilot.debug.dashboard.service_routes import (
     first_port_endpoints,
     list_routes,
 )
-from pilot.debug.hidden_services import effects_on_service
+from pilot.debug.hidden_services import HidingSidecar, effects_on_service
 from pilot.debug.page import Refused
 from pilot.debug.pages.rejections import (
     explain_problems,
@@ -72,6 +72,8 @@ MAX_COMPARED = 1000
 MAX_REJECTING = 3
 """Maximum number of the service's own proxies whose rejections are listed, and of others that are explained."""
 _EMPTY = "It has no endpoints, so requests get 503: no Pod matches its selector, or none is running."
+_RULE_PARTS = {"from": "from", "to": "to", "when": "if"}
+"""The word before each part of a rule in a sentence."""
 _UNPROTECTED = frozenset({"DISABLE", "SIMPLE"})
 """TLS modes of clients that a server with STRICT mutual TLS rejects."""
 
@@ -125,7 +127,7 @@ async def describe_service(sources: Sources, graph: MeshGraph, context: MeshCont
         "access": facts.access,
         "accounts": facts.accounts,
         "callers": [caller.plain() for caller in list_callers(policies)],
-        "hiddenBy": await effects_on_service(sources, ref),
+        "hiddenBy": [_plain_hiding(sources, one) for one in await effects_on_service(sources, ref)],
         "policies": [show_policy(row) for row in policies[:MAX_RULES]],
         "identityBy": [plain_ref(row.ref) for row in identity_policies(policies)[:MAX_RULES]],
         "routes": [route.shown for route in routes],
@@ -146,6 +148,11 @@ def _is_reported(reason: ServiceReason, problems: Iterable[Problem]) -> bool:
 def _plain_reason(sources: Sources, reason: ServiceReason) -> Plain:
     """Return a reason as a JSON object, with the Unix time of the last change of its object, or 0.0 if unknown."""
     return reason.plain() | {"changed": last_change(sources, reason.object) if reason.object is not None else 0.0}
+
+
+def _plain_hiding(sources: Sources, one: HidingSidecar) -> Plain:
+    """Return a Sidecar that hides the service as a JSON object, with the Unix time of its last change, or 0.0."""
+    return one._asdict() | {"sidecar": plain_ref(one.sidecar), "changed": last_change(sources, one.sidecar)}
 
 
 def _unknown(db: Mesh, ref: ServiceRef) -> str:
@@ -183,12 +190,13 @@ def _endpoints(db: Mesh, target: Service, proxies: Mapping[str, ConnectedProxy])
     for e in endpoints(db, target.ref, target.ports[0].number) if target.ports else ():
         proxy = proxies.get(e.addresses[0]) if e.addresses else None
         labels = dict(e.labels)
+        condition = unready.get(e.addresses[0], "") if e.addresses else ""
         yield {
             "address": e.addresses[0] if e.addresses else "",
             "port": e.port,
             "ready": e.health in USABLE,
-            "state": endpoint_word(e.health),
-            "condition": unready.get(e.addresses[0], "") if e.addresses else "",
+            "state": endpoint_word(e.health, condition),
+            "condition": condition,
             "workload": e.workload,
             "version": labels.get("version", ""),
             "locality": str(e.locality),
@@ -360,13 +368,19 @@ def _tls_reasons(facts: ServiceFacts, rules: list[Plain], by: tuple[ObjectKey, .
 
 
 def _access_reasons(policies: list[Object[AuthorizationPolicy]]) -> Iterator[ServiceReason]:
-    if access_of(policies) != "closed":
+    """Yield the policy that admits nobody, or else the requests that policies deny."""
+    if access_of(policies) == "closed":
+        closing = next((row for row in policies if row.spec.action == "DENY" or not row.spec.rules), None)
+        if closing is not None:
+            text = f"AuthorizationPolicy {closing.namespace}/{closing.name} admits nobody: callers get status 403."
+            yield ServiceReason("error", text, closing.ref)
         return
     for row in policies:
-        if row.spec.action == "DENY" or not row.spec.rules:
-            text = f"AuthorizationPolicy {row.namespace}/{row.name} admits nobody: callers get status 403."
-            yield ServiceReason("error", text, row.ref)
-            return
+        if row.spec.action == "DENY" and not dry_run(row.annotations):
+            for index, rule in enumerate(row.spec.rules[:MAX_RULES]):
+                parts = show_rule(rule)
+                words = (f" {word} {' or '.join(parts[part])}" for part, word in _RULE_PARTS.items() if parts[part])
+                yield ServiceReason("info", f"spec.rules[{index}] denies requests{''.join(words)} with 403.", row.ref)
 
 
 def show_policy(row: Object[AuthorizationPolicy]) -> Plain:

@@ -38,7 +38,7 @@ Place = tuple[str, str, int]
 
 
 class ServiceReason(NamedTuple):
-    """A reason for which requests to a service may fail. `severity` is "error" or "warning".
+    """A reason for which requests to a service may fail. `severity` is "error", "warning" or "info".
 
     `path` is that of the field of the object, or "" if it is not known.
     `is_own` says whether it is the state of one of the service's own proxies.

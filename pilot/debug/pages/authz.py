@@ -127,7 +127,7 @@ def decide(policies: list[Evaluated]) -> tuple[str, str]:
     allowed = next((p for p in allowing if p.met), None)
     if denied is not None:
         also = "; no ALLOW policy matches either" if allowing and allowed is None else ""
-        return "denied", f"{denied} matches with rule {denied.met[0]}{also}"
+        return "denied", f"{denied} matches with spec.rules[{denied.met[0]}]{also}"
     if allowing and allowed is None:
         if len(allowing) == 1:
             return "denied", f"{allowing[0]} is the only ALLOW policy, and none of its rules matches"
@@ -135,10 +135,11 @@ def decide(policies: list[Evaluated]) -> tuple[str, str]:
     if delegating is not None:
         return (
             "asked",
-            f"{delegating} delegates to the external authorizer {delegating.provider} with rule {delegating.met[0]}",
+            f"{delegating} delegates to the external authorizer {delegating.provider} with "
+            f"spec.rules[{delegating.met[0]}]",
         )
     if allowed is not None:
-        return "allowed", f"{allowed} matches with rule {allowed.met[0]}"
+        return "allowed", f"{allowed} matches with spec.rules[{allowed.met[0]}]"
     return "allowed", "no ALLOW policy applies to this workload, and no DENY policy matches"
 
 

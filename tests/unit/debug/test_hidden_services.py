@@ -42,7 +42,7 @@ async def describe_web(page_sources: Sources) -> Plain:
 
 async def test_service_names_the_sidecar_that_hides_it() -> None:
     answer = await describe_web(pages(OWN))
-    assert answer["hiddenBy"] == [{"sidecar": SIDECAR, "namespace": "b", "proxies": 2}]
+    assert answer["hiddenBy"] == [{"sidecar": SIDECAR, "namespace": "b", "proxies": 2, "changed": 0.0}]
 
 
 async def test_service_without_sidecars_is_hidden_from_no_proxy() -> None:

@@ -42,7 +42,7 @@ def _summary(left: list[float]) -> Iterator[str]:
 
 def _row(one: dict[str, Any], now: float) -> tuple[str, ...]:
     expires = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(one["ends"]))
-    return one["name"], ", ".join(one["usedBy"]) or "-", expires, _left(one["ends"] - now)
+    return one["name"], ", ".join(one["usedBy"]) or "not used", expires, _left(one["ends"] - now)
 
 
 def _left(seconds: float) -> str:

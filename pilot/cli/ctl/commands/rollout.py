@@ -12,7 +12,7 @@ from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.completions import complete_namespaces
 from pilot.cli.ctl.output import CommandResult, TextTable, fit, fold
 from pilot.cli.ctl.replicas import Replicas
-from pilot.cli.ctl.rollout import describe_lacking, named_targets, read_rollouts, refuse_unknown, rollout_table
+from pilot.cli.ctl.rollout import Rollout, describe_lacking, named_targets, read_rollouts, refuse_unknown, rollout_table
 from pilot.lib.text import human_size
 
 _HEAD = "TIME (UTC)", "CHANGE", "ERRORS", "BY", "ACKNOWLEDGED", "REJECTED", "PENDING"
@@ -42,14 +42,27 @@ def status(client: Replicas, objects: tuple[str, ...], namespace: str) -> Comman
 
     The table shows for each replica how many connected proxies each object affects, and how many of them have
     acknowledged or rejected its last change. DISCONNECTED counts proxies that have closed their streams before they
-    responded; they get the current configuration when they connect again. The lines below the table name the others and
-    the errors of the objects. Use `pilotctl wait` to wait for the proxies.
+    responded; they get the current configuration when they connect again. INCOMPLETE means that proxies reject their
+    configuration because of other objects. The lines below the table name the others and the errors of the objects. Use
+    `pilotctl wait` to wait for the proxies.
     """
     rollouts = read_rollouts(client, named_targets(objects, namespace))
     refuse_unknown(rollouts)
-    lines = [f"{one.target}: {line}" for one in rollouts for line in _lines(one.page)]
+    several = len({one.replica for one in rollouts}) > 1
+    lines = [line for one in rollouts for line in (_summary(one, several), *(f"  {text}" for text in _lines(one.page)))]
     pages = [{"replica": one.replica, "state": one.state, **one.page} for one in rollouts]
-    return CommandResult(pages, [rollout_table(rollouts), *(fold(line, "", "  ") for line in dict.fromkeys(lines))])
+    return CommandResult(pages, [rollout_table(rollouts), *(fold(line, "", "    ") for line in lines)])
+
+
+def _summary(one: Rollout, with_replica: bool) -> str:
+    """Return a line about how many of the proxies have the last change of an object."""
+    at = f" at {one.replica}" if with_replica else ""
+    affected, acknowledged = one.page["affected"], one.page["acknowledged"]
+    if not affected:
+        return f"{one.target} affects no connected proxy{at}."
+    proxies = "proxy" if affected == 1 else "proxies"
+    number = f"all {affected}" if acknowledged == affected > 1 else f"{acknowledged} of {affected}"
+    return f"{one.target} is live on {number} affected {proxies}{at}."
 
 
 def _lines(page: dict[str, Any]) -> Iterator[str]:
@@ -80,10 +93,11 @@ def _errors(page: dict[str, Any]) -> list[str]:
 def history(client: Replicas, namespace: str, verbose: bool) -> CommandResult:
     """List the last changes and their delivery. The newest change is on top.
 
-    ACKNOWLEDGED is the number of proxies that have acknowledged a change, of those that it affects. ERRORS marks the
-    last change of an object that has errors now. Below a change are the other objects that it changed, and the first
-    fields that it has updated, with their old and new values. With -v, the columns also show what the control plane
-    derived and sent for a change, and the time until half, 99 % and all of the proxies acknowledged it.
+    ACKNOWLEDGED is the number of proxies that have acknowledged a change, of those that it affects. ERRORS lists the
+    codes of the errors that the changed objects have now, as `pilotctl problems` does. Below a change are the other
+    objects that it changed, and the first fields that it has updated, with their old and new values. With -v, the
+    columns also show what the control plane derived and sent for a change, and the time until half, 99 % and all of
+    the proxies acknowledged it.
     """
     answers = client.each("history")
     changes = [{"replica": answer.replica.name, **change} for answer in answers for change in answer.value["changes"]]
@@ -133,7 +147,7 @@ def _row(change: dict[str, Any]) -> Row:
     return (
         datetime.datetime.fromtimestamp(change["time"], datetime.UTC).strftime("%Y-%m-%d %H:%M:%S"),
         _title(change),
-        "yes" if change["errors"] else "-",
+        ", ".join(dict.fromkeys(error["code"] for error in change["errors"])) or "-",
         ", ".join(dict.fromkeys(o["manager"] for o in change["objects"] if o["manager"])) or "-",
         *(f"{acknowledged}/{affected}", rejected, pending),
     )

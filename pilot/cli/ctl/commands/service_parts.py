@@ -11,15 +11,11 @@ from rich.text import Text
 from pilot.cli.ctl.output import SEVERITY_STYLES, Part, TextTable, fold, wrap
 
 Plain = dict[str, Any]
-_PLAINTEXT = {"STRICT": "rejected (STRICT)", "PERMISSIVE": "accepted (PERMISSIVE)", "DISABLE": "expected (DISABLE)"}
+_PLAINTEXT = {"STRICT": "rejected", "PERMISSIVE": "accepted", "DISABLE": "expected"}
 SEVERITIES = tuple(SEVERITY_STYLES)
 """All severities, the worst last."""
 _TIME = "%Y-%m-%d %H:%M:%S UTC"
 """The health status in Envoy of endpoints that are not ready."""
-_NO_SIDECAR = (
-    "No sidecar of its endpoints is connected here. "
-    "Workloads without a sidecar accept plain text, and no policy applies to them."
-)
 _REQUESTS = (("requests", "*"), ("exceptions", "-"))
 
 
@@ -30,8 +26,7 @@ def service_parts(page: Plain) -> Iterator[Part]:
     yield from reason_lines(page)
     if page["mtls"]:  # it is not known without endpoints
         yield fold(plaintext_line(page["mtls"], page["mtlsBy"], page["identityBy"]), "", "  ")
-        if not page["connected"]:
-            yield _NO_SIDECAR
+        yield from _without_sidecar(page)
     yield from map(_hidden, page["hiddenBy"])
     for title, table in (
         ("Callers:", _callers(page["callers"])),
@@ -52,10 +47,23 @@ def plaintext_line(mode: str, by: list[Plain], needed: list[Plain]) -> str:
     `by` are the PeerAuthentications that apply, the most specific last, and `needed` the AuthorizationPolicies that
     reject callers without an identity.
     """
-    because = f" because of {_name(by[-1])}" if by else ": no PeerAuthentication applies, and this is the default"
-    verb = "rejects" if len(needed) == 1 else "reject"
-    but = f"; but {' and '.join(map(_name, needed))} {verb} callers without an identity" if needed else ""
-    return f"Plain text is {_PLAINTEXT[mode]}{because}{but if mode != 'STRICT' else ''}."
+    source = f"because of {_name(by[-1])}" if by else "by default, as no PeerAuthentication applies"
+    if needed and mode != "STRICT":
+        names, verb = " and ".join(map(_name, needed)), "requires" if len(needed) == 1 else "require"
+        return f"Plain-text requests get 403: mutual TLS is {mode} {source}, but {names} {verb} an identity."
+    return f"Plain text is {_PLAINTEXT[mode]}: mutual TLS is {mode} {source}."
+
+
+def _without_sidecar(page: Plain) -> Iterator[str]:
+    """Yield how many endpoints have no sidecar, so that the line about plain text does not apply to them."""
+    total, number = len(page["endpoints"]), sum(not one["inMesh"] for one in page["endpoints"])
+    if number:
+        have = "1 endpoint has" if number == 1 else f"{number} endpoints have"
+        yield fold(
+            f"But {have} no sidecar, and therefore accept{'s' * (number == 1)} plain text from everybody.", "", "  "
+        )
+    elif total and not page["connected"]:
+        yield "None of its sidecars is connected."
 
 
 def _name(ref: Plain | None) -> str:
@@ -74,14 +82,20 @@ def reason_lines(page: Plain) -> Iterator[str | Text]:
         yield "Why requests may fail:"
     for severity, ref, changed, text in reasons:
         subject = f" in {_name(ref)}" if ref else ""
-        moment = f" (changed {datetime.datetime.fromtimestamp(changed, datetime.UTC):{_TIME}})" if changed else ""
+        moment = f" (changed {_moment(changed)})" if changed else ""
         lines = fold(f"{severity.capitalize()}{subject}{moment}: {text}", "  ", "    ")
         yield Text.assemble("  ", (severity.capitalize(), SEVERITY_STYLES[severity]), lines[2 + len(severity) :])
 
 
 def _hidden(effect: Plain) -> str:
     proxies = "1 proxy" if effect["proxies"] == 1 else f"{effect['proxies']} proxies"
-    return f"{_name(effect['sidecar'])} hides it from {proxies} of the namespace {effect['namespace']}."
+    since = f" (changed {_moment(effect['changed'])})" if effect["changed"] else ""
+    text = f"{_name(effect['sidecar'])}{since} hides it from {proxies} of the namespace {effect['namespace']}."
+    return fold(text, "", "  ")
+
+
+def _moment(seconds: float) -> str:
+    return f"{datetime.datetime.fromtimestamp(seconds, datetime.UTC):{_TIME}}"
 
 
 def _callers(callers: list[Plain]) -> TextTable:
@@ -143,7 +157,7 @@ def _endpoints(endpoints: list[Plain]) -> TextTable:
             _state(e),
             e["workload"] or "-",
             e["version"] or "-",
-            e["proxy"] or "-",
+            e["proxy"] or ("not connected" if e["inMesh"] else "no sidecar"),
         )
         for e in endpoints
     ]

@@ -288,8 +288,8 @@ async def test_service_as_text_lists_faults_and_rules_of_policies() -> None:
     )
     parts = list(service_parts(answer))
     assert " ".join(str(parts[3]).split()) == (
-        "Plain text is accepted (PERMISSIVE): no PeerAuthentication applies, and this is the default; "
-        "but AuthorizationPolicy a/callers rejects callers without an identity."
+        "Plain-text requests get 403: mutual TLS is PERMISSIVE by default, as no PeerAuthentication applies, but "
+        "AuthorizationPolicy a/callers requires an identity."
     )
     tables = [part for part in parts if isinstance(part, TextTable)]
     cells = [cell for table in tables for row in table.rows for cell in row]
@@ -299,3 +299,21 @@ async def test_service_as_text_lists_faults_and_rules_of_policies() -> None:
     assert any("timeout 5s" in str(cell) for cell in cells)
     assert ["ALLOW", "AuthorizationPolicy a/callers", "namespace b", "method GET", "*"] in tables[2].rows
     assert tables[0].rows == [("b/*", "GET", "-")]
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ('{to: [{operation: {paths: ["/v2/*"]}}]}', "spec.rules[0] denies requests to path /v2/* with 403."),
+        (
+            "{from: [{source: {namespaces: [b]}}], to: [{operation: {methods: [PUT]}}]}",
+            "spec.rules[0] denies requests from namespace b to method PUT with 403.",
+        ),
+    ],
+)
+async def test_requests_that_a_policy_denies_are_a_reason(rule: str, expected: str) -> None:
+    policy = make("AuthorizationPolicy", "no", f"{{action: DENY, rules: [{rule}]}}")
+    mesh_world = world(WEB, POD, SLICE, policy)
+    graph = await CachedGraph(mesh_world.mesh).get()
+    answer = await describe_service(sources(mesh_world.mesh), graph, MeshContext([], [], {}), ServiceRef(HOST, "a"))
+    assert [(one["severity"], one["text"]) for one in answer["reasons"]] == [("info", expected)]

@@ -65,16 +65,16 @@ DENY_X, ALLOW_CALLER = (
 )
 DELEGATING = policy("asks", f"provider: {{name: judge}}, {to_operation('paths: [/vip]', 'CUSTOM')}")
 ROWS = [
-    ((ALLOW_CALLER,), {"principal": CALLER}, ("allowed", "AuthorizationPolicy a/callers matches with rule 0")),
+    ((ALLOW_CALLER,), {"principal": CALLER}, ("allowed", "AuthorizationPolicy a/callers matches with spec.rules[0]")),
     (
         (ALLOW_CALLER,),
         {"principal": f"spiffe://{CALLER}"},
-        ("allowed", "AuthorizationPolicy a/callers matches with rule 0"),
+        ("allowed", "AuthorizationPolicy a/callers matches with spec.rules[0]"),
     ),
     (
         (ALLOW_CALLER,),
         {"principal": CALLER.replace("cluster.local", "old.td")},
-        ("allowed", "AuthorizationPolicy a/callers matches with rule 0"),
+        ("allowed", "AuthorizationPolicy a/callers matches with spec.rules[0]"),
     ),
     (
         (ALLOW_CALLER,),
@@ -84,15 +84,15 @@ ROWS = [
     (
         (ALLOW_CALLER, DENY_X),
         {"principal": CALLER, "path": "/x/y"},
-        ("denied", "AuthorizationPolicy a/no-x matches with rule 0"),
+        ("denied", "AuthorizationPolicy a/no-x matches with spec.rules[0]"),
     ),
     ((DENY_X,), {"path": "/y?/x"}, NO_POLICY),
     (
         (DELEGATING,),
         {"path": "/vip"},
-        ("asked", "AuthorizationPolicy a/asks delegates to the external authorizer judge with rule 0"),
+        ("asked", "AuthorizationPolicy a/asks delegates to the external authorizer judge with spec.rules[0]"),
     ),
-    ((DELEGATING, DENY_X), {"path": "/x"}, ("denied", "AuthorizationPolicy a/no-x matches with rule 0")),
+    ((DELEGATING, DENY_X), {"path": "/x"}, ("denied", "AuthorizationPolicy a/no-x matches with spec.rules[0]")),
     (
         (DELEGATING, ALLOW_CALLER),
         {"path": "/vip"},
@@ -107,7 +107,7 @@ ROWS = [
     (
         (policy("ns", from_source("namespaces: [b]")),),
         {"namespace": "b"},
-        ("allowed", "AuthorizationPolicy a/ns matches with rule 0"),
+        ("allowed", "AuthorizationPolicy a/ns matches with spec.rules[0]"),
     ),
 ]
 

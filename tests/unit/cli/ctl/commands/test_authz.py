@@ -38,7 +38,7 @@ def test_output_shows_the_decision_and_matching_rules() -> None:
         policy("tried", to_operation("paths: ['*']", "DENY"), "{istio.io/dry-run: 'true'}"),
     )
     assert run_check(ask, "--path", "/x/1", "--from-principal", CALLER, "--port", "8080") == (
-        "DENIED: AuthorizationPolicy a/no-x matches with rule 0\n"
+        "DENIED: AuthorizationPolicy a/no-x matches with spec.rules[0]\n"
         "HTTP to web-0.a from spiffe://cluster.local/ns/a/sa/caller; mutual TLS is PERMISSIVE\n"
         "\n"
         "ACTION           NAMESPACE   POLICY    MATCHES   RULE   FROM                                     TO          WHEN\n"
@@ -54,17 +54,17 @@ def test_output_shows_the_decision_and_matching_rules() -> None:
 
 def test_output_lists_policies_without_a_request() -> None:
     assert run_check(make_check(DENY_X)) == (
-        "Plain text is accepted (PERMISSIVE): no PeerAuthentication applies, and this is the default.\n\n"
+        "Plain text is accepted: mutual TLS is PERMISSIVE by default, as no PeerAuthentication applies.\n\n"
         "ACTION   NAMESPACE   POLICY   RULE   FROM   TO         WHEN\nDENY     a           no-x     0      *      path /x*   *"
     )
     assert run_check(make_check(policy("none", "rules: []"))).endswith("nobody: it has no rules   -    -")
     assert run_check(make_check()).endswith("\n\nNo AuthorizationPolicy applies to web-0.a.")
     strict = make("PeerAuthentication", "default", "{mtls: {mode: STRICT}}")
     assert run_check(make_check(ALLOW_CALLER, strict)).startswith(
-        "Plain text is rejected (STRICT) because of PeerAuthentication a/default.\n"
+        "Plain text is rejected: mutual TLS is STRICT because of PeerAuthentication a/default.\n"
     )
     text = " ".join(run_check(make_check(ALLOW_CALLER)).split())
-    assert "; but AuthorizationPolicy a/callers rejects callers without an identity. " in text
+    assert ", but AuthorizationPolicy a/callers requires an identity. " in text
 
 
 def test_headers_and_claims_come_from_flags() -> None:
@@ -103,6 +103,6 @@ def test_request_that_no_client_can_make_is_rejected(words: tuple[str, ...], mes
 
 def test_identity_outside_kubernetes_is_accepted() -> None:
     short = run_check(make_check(ALLOW_CALLER), "--from-principal", "a/caller")
-    assert short.startswith("ALLOWED: AuthorizationPolicy a/callers matches with rule 0\n")
+    assert short.startswith("ALLOWED: AuthorizationPolicy a/callers matches with spec.rules[0]\n")
     assert f"from spiffe://{CALLER}; " in short
     assert "from spiffe://bank/teller" in run_check(make_check(), "--from-principal", "spiffe://bank/teller")

@@ -27,9 +27,9 @@ def test_certificates_that_expire_first_are_on_top(run: Run, pages: dict[str, An
     assert [part.strip() for part in head if part] == ["CERTIFICATE", "USED BY", "EXPIRES", "LEFT"]
     cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
     assert [(row[0], row[1], row[3]) for row in cells] == [
-        ("Secret edge/old", "-", "EXPIRED"),
+        ("Secret edge/old", "not used", "EXPIRED"),
         ("Secret edge/new", "Gateway a/gw, Gateway a/other", "24 hours"),
-        ("root of the mesh", "-", "3650 days"),
+        ("root of the mesh", "not used", "3650 days"),
     ]
 
 

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from pilot.cli.ctl.client import PageClient
 from pilot.cli.ctl.commands.service_parts import service_parts
+from pilot.cli.ctl.output import TextTable
 from pilot.cli.pilotctl import pilotctl
 from pilot.config.group_kind import NETWORKING, GroupKind
 from pilot.config.problem import ObjectRef, Problem
@@ -148,9 +149,7 @@ def test_refusal_without_a_path_is_a_reason() -> None:
         "Why requests may fail:",
         "  Error in VirtualService shop/cart: rejected RDS",
         "  Warning in VirtualService shop/mail (changed 2025-11-28 19:24:23 UTC): aborts 30 %",
-        "Plain text is rejected (STRICT): no PeerAuthentication applies, and this is the default.",
-        "No sidecar of its endpoints is connected here. "
-        "Workloads without a sidecar accept plain text, and no policy applies to them.",
+        "Plain text is rejected: mutual TLS is STRICT by default, as no PeerAuthentication applies.",
     ]
 
 
@@ -172,3 +171,26 @@ def test_problems_of_the_gateway_s_routes_and_hidden_services_are_listed() -> No
     own = make("Sidecar", "own", "{egress: [{hosts: ['./*']}]}")
     other = service("api", "[{name: http, port: 80}]", namespace="b")
     assert "Sidecar a/own hides 1 of 2 services from it." in run_describe(summarize(WEB, WEB_POD, other, own))
+
+
+@pytest.mark.parametrize(
+    ("in_mesh", "connected", "expected"),
+    [
+        ((True, True), 1, []),
+        ((True, True), 0, ["None of its sidecars is connected."]),
+        ((True, False), 1, ["But 1 endpoint has no sidecar, and therefore accepts plain text from everybody."]),
+        ((False, False), 0, ["But 2 endpoints have no sidecar, and therefore accept plain text from everybody."]),
+    ],
+)
+def test_endpoints_without_a_sidecar_are_counted(
+    in_mesh: tuple[bool, ...], connected: int, expected: list[str]
+) -> None:
+    lists = dict.fromkeys(("mtlsBy", "identityBy", "reasons", "hiddenBy", "callers", "routes", "rules", "policies"), ())
+    endpoint = {"address": "10.0.0.1", "port": 80, "ready": True, "state": "ready", "condition": "", "proxy": ""}
+    rows = [endpoint | {"workload": "", "version": "", "inMesh": one} for one in in_mesh]
+    head = {"host": "cart", "namespace": "shop", "ready": 2, "total": 2, "mtls": "STRICT", "connected": connected}
+    _, _, *lines = service_parts({**lists, **head, "endpoints": rows})
+    *notes, _, title, table = lines
+    assert (notes, title) == (expected, "Endpoints:")
+    assert isinstance(table, TextTable)
+    assert [row[-1] for row in table.rows] == ["not connected" if one else "no sidecar" for one in in_mesh]

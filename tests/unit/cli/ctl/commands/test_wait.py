@@ -21,6 +21,7 @@ PAGE = {
     **dict.fromkeys(COUNTS, 0),
     **{"exists": True, "ignored": False, "current": True, "generation": 0, "lacking": [], "errors": []},
     "delivered": True,
+    **{"kind": "VirtualService", "namespace": "shop", "name": "tea"},
 }
 WEB = {"proxy": "web-0.shop"}
 OBJECT = {"kind": "VirtualService", "namespace": "shop", "name": "tea"}
@@ -28,7 +29,7 @@ CHANGE = {
     "time": 60.0,
     "objects": [{"action": "update", **OBJECT, "generation": 7, "manager": "me"}],
     **{
-        "errors": [{"severity": "error", "message": "bad"}],
+        "errors": [{"severity": "error", "code": "bad-host", "message": "bad"}],
         "total": 2,
         "endpoints": 0,
         "proxies": 3,
@@ -143,7 +144,7 @@ def test_history_lists_the_changes_of_all_replicas_and_their_cost(
     lines = capsys.readouterr().out.splitlines()
     rows = [" ".join(line.split()) for line in lines]
     replica = f"http://{first.address}"
-    tea = "update VirtualService/shop/tea (7) and 1 more yes me"
+    tea = "update VirtualService/shop/tea (7) and 1 more bad-host me"
     assert f"1970-01-01 00:01:00 {tea} 2/2 0 0 {replica} 5 2.0kB 0.100s 0.200s 0.300s" in rows
     older = f"1970-01-01 00:00:00 add VirtualService/shop/tea and 4 more - - 2/3 0 1 {replica} 5 2.0kB 0.100s 0.200s -"
     assert rows[rows.index(older) + 1 :][:2] == ["add VirtualService/shop/cup", "add VirtualService/shop/jug"]
@@ -165,7 +166,7 @@ def test_history_is_not_wider_than_120_columns_without_v(
     assert max(map(len, lines)) <= 120
     assert "DERIVATIONS" not in lines[0]
     assert lines[1].startswith("1970-01-01 00:01:00   update VirtualService/shop/xx")
-    assert "x…   yes      me   2/2" in lines[1]
+    assert "x…   bad-host   me   2/2" in lines[1]
     assert lines[2:4] == ["  spec.http[0].timeout: 1s → 2s", "  spec.http[1].timeout: not set → 3s"]
     assert main(["--address", first.address, "history", "-v"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -201,22 +202,36 @@ def test_rollout_status_names_each_proxy_without_the_change_and_the_errors_of_th
     _, row, *lines = capsys.readouterr().out.splitlines()
     assert row.split()[2:] == ["-", "5", "3", "1", "1", "0", "REJECTED"]
     assert lines == [
-        "virtualservice/shop/tea: web-0.shop rejects its routes: bad",
-        "virtualservice/shop/tea: tax-0.shop is not responding",
+        "virtualservice/shop/tea is live on 3 of 5 affected proxies.",
+        "  web-0.shop rejects its routes: bad",
+        "  tax-0.shop is not responding",
     ]
     first.pages.insert(0, PAGE | {"disconnected": 2})
     assert main(command) == 0
-    _, row, line = capsys.readouterr().out.splitlines()
+    _, row, *lines = capsys.readouterr().out.splitlines()
     assert row.split()[-4:] == ["2", "UP", "TO", "DATE"]
-    assert line == (
-        "virtualservice/shop/tea: 2 proxies disconnected before responding, and will get it when connecting again"
-    )
+    assert lines == [
+        "virtualservice/shop/tea affects no connected proxy.",
+        "  2 proxies disconnected before responding, and will get it when connecting again",
+    ]
     first.pages.insert(0, PAGE | counts | {"refused": 0, "lacking": [lacking[1] | {"silent": True}]})
     assert main(command) == 0
     _, row, *_ = capsys.readouterr().out.splitlines()
     assert row.endswith("   NOT RESPONDING")
     assert main(command) == 0
-    _, row, line, more = capsys.readouterr().out.splitlines()
+    _, row, _, line, more = capsys.readouterr().out.splitlines()
     assert row.split()[-2:] == ["HAS", "ERRORS"]
-    assert line == "virtualservice/shop/tea: has an error: spec.http[0] no such host"
-    assert more == "virtualservice/shop/tea: and 2 more"
+    assert (line, more) == ("  has an error: spec.http[0] no such host", "  and 2 more")
+
+
+def test_rejections_because_of_another_object_leave_the_delivery_incomplete(
+    replicas: tuple[Rollouts, Rollouts, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, _, _ = replicas
+    patch = {"kind": "EnvoyFilter", "namespace": "shop", "name": "patch"}
+    counts = {"affected": 1, "acknowledged": 0, "refused": 1, "delivered": False}
+    for causes, state in (([patch], "INCOMPLETE"), ([patch, OBJECT], "REJECTED"), ([], "REJECTED")):
+        first.pages = [PAGE | counts | {"lacking": [{**WEB, "state": "refused", "reason": "no", "causes": causes}]}]
+        assert main(["--address", first.address, "rollout", "status", "virtualservice/tea", "-n", "shop"]) == 0
+        _, row, *_ = capsys.readouterr().out.splitlines()
+        assert row.endswith(f" {state}")

@@ -179,6 +179,13 @@ def _scales_weights(change: Change) -> bool:
     return is_dns and len(theirs) == len(ours) and len({a / b for a, b in zip(theirs, ours, strict=True)}) == 1
 
 
+def _lacks_address(change: Change) -> bool:
+    """Return whether only istiod sends endpoints without an address in a cluster with DNS."""
+    theirs, ours = (_values(side, "socketAddress") for side in (change.theirs, change.ours))
+    is_dns = change.both and "DNS" in change.ours.get("type", "")
+    return is_dns and not all("address" in one for one in theirs) and all("address" in one for one in ours)
+
+
 def _lacks_certificate(change: Change) -> bool:
     """Return whether only istiod sends a port or listener of a Gateway that terminates TLS without a certificate."""
     listeners = [
@@ -230,6 +237,7 @@ EXPLANATIONS = (
         _applies_policies_outbound,
     ),
     Explanation("the gateways of a network change", r"CDS loadAssignment.*oadBalancingWeight", _scales_weights),
+    Explanation("a service with DNS selects a WorkloadEntry without an address", r"CDS loadAssignment", _lacks_address),
     Explanation(
         "a listener of a Gateway of the Gateway API terminates TLS", r"^router (L|R)DS missing", _lacks_certificate
     ),

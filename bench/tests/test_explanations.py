@@ -151,3 +151,15 @@ def test_custom_tags_without_a_type(type_of_other: dict[str, Any], explained: bo
     kept = {"tag": "b", "literal": {"value": "v"}}
     change = Change([], listener({"tag": "a"}, {"tag": "b"} | type_of_other), listener(kept))
     assert bool(explanation("sidecar LDS filters[hcm].typedConfig.tracing.customTags[].tag", change)) == explained
+
+
+@pytest.mark.parametrize(("kind", "explained"), [("STRICT_DNS", True), ("EDS", False)])
+def test_endpoints_without_an_address(kind: str, explained: bool) -> None:
+    def cluster(*addresses: dict[str, Any]) -> dict[str, Any]:
+        rows = [{"endpoint": {"address": {"socketAddress": one}}} for one in addresses]
+        return {"type": kind, "loadAssignment": {"endpoints": [{"lbEndpoints": rows}]}}
+
+    named = {"address": "10.0.0.1", "portValue": 80}
+    change = Change([], cluster(named, {"portValue": 80}), cluster(named))
+    cause = "sidecar CDS loadAssignment.endpoints[].lbEndpoints[].endpoint.address.socketAddress.address"
+    assert bool(explanation(cause, change)) == explained

@@ -22,6 +22,7 @@ KINDS = {
     "daemonset": VersionedKind("apps/v1", "DaemonSet"),
     "job": VersionedKind("batch/v1", "Job"),
 }
+_SHORT_NAMES = {"po": "pod", "deploy": "deployment", "sts": "statefulset", "ds": "daemonset"}
 
 
 class WorkloadName(NamedTuple):
@@ -36,7 +37,8 @@ def parse_workload(text: str, namespace: str) -> WorkloadName:
     """Return the workload that an argument names. `namespace` is that of a name without one."""
     kind, _, rest = text.rpartition("/")
     name, _, own_namespace = rest.partition(".")
-    kind = (kind or "pod").lower().removesuffix("s")
+    kind = (kind or "pod").lower()
+    kind = _SHORT_NAMES.get(kind, kind.removesuffix("s"))
     if kind not in KINDS:
         raise click.UsageError(f"the kind {kind!r} is none of {', '.join(KINDS)}")
     return WorkloadName(kind, name, own_namespace or namespace)

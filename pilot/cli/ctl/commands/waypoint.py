@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -13,10 +13,11 @@ import yaml
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, with_cluster
 from pilot.cli.ctl.command import with_output
+from pilot.cli.ctl.durations import parse_seconds
 from pilot.cli.ctl.output import CommandResult, TextTable, write
 from pilot.cli.ctl.request_texts import NAMESPACE as NAMESPACE_NAME
 from pilot.cli.ctl.request_texts import OBJECT_NAME
-from pilot.kube.object_client import ResourceKey, VersionedKind
+from pilot.kube.object_client import ResourceKey, VersionedKind, resource_key
 
 if TYPE_CHECKING:
     from pilot.kube.object_client import ObjectClient
@@ -29,6 +30,7 @@ CLASS = "istio-waypoint"
 TRAFFIC = ("service", "workload", "all", "none")
 FOR, REVISION, USE = "istio.io/waypoint-for", "istio.io/rev", "istio.io/use-waypoint"
 MODE = "istio.io/dataplane-mode"
+_TIMEOUT = "--waypoint-timeout"
 _POLL = 0.5
 """Seconds between two looks at the status of a waypoint."""
 _name = click.option("--name", type=OBJECT_NAME, default="waypoint", show_default=True, help="name of the waypoint")
@@ -56,6 +58,13 @@ def _described(function: Function) -> Function:
     return function
 
 
+def _waiting(function: Function) -> Function:
+    """Add the options that wait for waypoints to a command."""
+    wait = click.option("-w", "--wait", "wait", is_flag=True, help="wait until the waypoint is programmed")
+    timeout = click.option(_TIMEOUT, "timeout", default="90s", show_default=True, help="timeout of --wait, such as 2m")
+    return wait(timeout(function))
+
+
 @waypoint.command()
 @_described
 def generate(name: str, namespace: str, traffic: str | None, revision: str) -> None:
@@ -67,8 +76,7 @@ def generate(name: str, namespace: str, traffic: str | None, revision: str) -> N
 @_described
 @click.option("--enroll-namespace", "enroll", is_flag=True, help="label the namespace, so that it uses the waypoint")
 @click.option("--overwrite", is_flag=True, help="with --enroll-namespace, replace the waypoint of the namespace")
-@click.option("-w", "--wait", "wait", is_flag=True, help="wait until the waypoint is programmed")
-@click.option("--waypoint-timeout", "seconds", type=float, default=90.0, metavar="SECONDS", help="timeout of --wait")
+@_waiting
 @with_cluster
 def apply(
     cluster: Cluster,
@@ -79,9 +87,10 @@ def apply(
     enroll: bool,
     overwrite: bool,
     wait: bool,
-    seconds: float,
+    timeout: str,
 ) -> None:
     """Create or change a waypoint."""
+    seconds = parse_seconds(timeout, _TIMEOUT)
     gateway = _gateway(name, namespace, traffic, revision)
 
     async def work(objects: ObjectClient, _: ObjectClient) -> None:
@@ -122,13 +131,25 @@ def list_waypoints(cluster: Cluster, namespace: str, everywhere: bool) -> Comman
 
 
 @waypoint.command()
+@click.option("--name", default="", help="only the waypoint with this name")
 @_namespace
 @_everywhere
+@_waiting
 @with_output
 @with_cluster
-def status(cluster: Cluster, namespace: str, everywhere: bool) -> CommandResult:
+def status(cluster: Cluster, name: str, namespace: str, everywhere: bool, wait: bool, timeout: str) -> CommandResult:
     """Show the status conditions of waypoints."""
-    gateways = cluster.run(lambda objects, _: _waypoints(objects, "" if everywhere else namespace))
+    seconds = parse_seconds(timeout, _TIMEOUT)
+
+    async def work(objects: ObjectClient, _: ObjectClient) -> list[Plain]:
+        def read() -> Awaitable[list[Plain]]:
+            return _waypoints(objects, "" if everywhere else namespace, name)
+
+        if wait:
+            await asyncio.gather(*(_wait(objects, resource_key(gateway), seconds) for gateway in await read()))
+        return await read()
+
+    gateways = cluster.run(work)
     head = ("NAMESPACE", "NAME", "STATUS", "TYPE", "REASON", "MESSAGE")
     rows = [
         (
@@ -207,9 +228,13 @@ async def _wait(objects: ObjectClient, key: ResourceKey, seconds: float) -> None
         await asyncio.sleep(_POLL)
 
 
-async def _waypoints(objects: ObjectClient, namespace: str) -> list[Plain]:
+async def _waypoints(objects: ObjectClient, namespace: str, name: str = "") -> list[Plain]:
     gateways = await objects.list(GATEWAY, namespace=namespace)
-    selection = [gateway for gateway in gateways if gateway.get("spec", {}).get("gatewayClassName") == CLASS]
+    selection = [
+        gateway
+        for gateway in gateways
+        if gateway.get("spec", {}).get("gatewayClassName") == CLASS and name in ("", gateway["metadata"]["name"])
+    ]
     return sorted(selection, key=lambda gateway: (gateway["metadata"]["namespace"], gateway["metadata"]["name"]))
 
 

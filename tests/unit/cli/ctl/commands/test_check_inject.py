@@ -72,9 +72,10 @@ async def test_the_matching_label_is_the_reason(shell: Shell) -> None:
     }
 
 
-async def test_the_label_of_a_workload_prevents_injection(shell: Shell) -> None:
+@pytest.mark.parametrize("name", ["deployment/tea.shop", "deploy/tea.shop", "Deployments/tea.shop"])
+async def test_the_label_of_a_workload_prevents_injection(shell: Shell, name: str) -> None:
     prevented = (False, "Pod has sidecar.istio.io/inject=false label, preventing injection")
-    assert (await verdicts(shell, "deployment/tea.shop"))["injector-a"] == prevented
+    assert (await verdicts(shell, name))["injector-a"] == prevented
 
 
 async def test_the_table_has_the_columns_of_istioctl(shell: Shell) -> None:

@@ -64,6 +64,7 @@ async def test_the_secret_has_a_kubeconfig_with_the_token(shell: Shell) -> None:
     }
     assert kubeconfig["users"] == [{"name": "west", "user": {"token": "t"}}]
     assert kubeconfig["current-context"] == "west"
+    assert "\n  west: |\n    apiVersion: v1\n" in result.stdout
 
 
 async def test_the_server_and_the_name_have_defaults(shell: Shell) -> None:

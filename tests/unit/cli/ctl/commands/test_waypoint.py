@@ -73,6 +73,8 @@ async def test_waypoints_are_listed_with_their_status(shell: Shell) -> None:
     assert own[0].split() == ["NAME", "REVISION", "TRAFFIC", "TYPE", "PROGRAMMED"]
     status = (await shell("waypoint", "status", "-n", "shop")).stdout.splitlines()
     assert status[1].split() == ["one", "True", "Programmed", "Programmed", "ok"]
+    assert (await shell("waypoint", "status", "-n", "shop", "--name", "two")).stdout == "No waypoints found.\n"
+    assert (await shell("waypoint", "status", "-n", "shop", "--wait")).exit_code == 0
     assert (await shell("waypoint", "list", "-n", "none")).stdout == "No waypoints found.\n"
 
 
@@ -87,6 +89,13 @@ async def test_waypoints_are_deleted_by_name_revision_or_all(shell: Shell) -> No
 
 
 async def test_waiting_ends_at_the_timeout(shell: Shell) -> None:
-    result = await shell("waypoint", "apply", "-n", "shop", "--wait", "--waypoint-timeout", "0")
-    assert result.exit_code == 1
-    assert "shop/waypoint is not programmed after 0 s" in result.stderr
+    for command in ("apply", "status"):
+        result = await shell("waypoint", command, "-n", "shop", "--wait", "--waypoint-timeout", "10ms")
+        assert result.exit_code == 1
+        assert "shop/waypoint is not programmed after 0.01 s" in result.stderr
+
+
+async def test_a_timeout_without_a_unit_is_an_error(shell: Shell) -> None:
+    result = await shell("waypoint", "apply", "-n", "shop", "--wait", "--waypoint-timeout", "10")
+    assert result.exit_code == 2
+    assert "did you mean 10s?" in result.stderr

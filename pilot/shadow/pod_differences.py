@@ -36,6 +36,9 @@ def _compare(ours: Any, theirs: Any, path: str) -> Iterator[tuple[str, Any, Any]
             yield from _compare(rows[name], others.get(name), f"{path}[{name}]")
         surplus = [name for name in others if name not in rows and not name.startswith(_ADDED)]
         yield from ((f"{path}[{name}]", others[name], None) for name in surplus)
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for position, pair in enumerate(zip(ours, theirs, strict=True)):
+            yield from _compare(*pair, f"{path}[{position}]")
     elif _content(ours) != _content(theirs) and not (ours in ({}, [], None, "", 0, False) and theirs is None):
         yield path, theirs, ours
 

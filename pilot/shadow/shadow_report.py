@@ -1,4 +1,5 @@
-"""The whole comparison with a reference: proxies, injection, the certificate authority, and stricter rules."""
+"""The whole comparison with a reference: proxies, injection, validation, the certificate
+authority, and stricter rules."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from pilot.shadow.proxy_comparison import ProxyReport, compare_proxies, compare_
 from pilot.shadow.reference_pages import ReferenceFault, ReferencePages
 from pilot.shadow.reference_stream import ReferenceServer
 from pilot.shadow.strictness import Strictness, private_key_sets, refused_objects
+from pilot.shadow.validation_comparison import ValidationReport, WebhookPort, compare_validation
 from pilot.shadow.workload_proxies import workload_proxies
 
 Plain = dict[str, Any]
@@ -23,8 +25,8 @@ _ACCOUNT = VersionedKind("v1", "ServiceAccount")
 _TOKEN = {"audiences": ["istio-ca"], "expirationSeconds": 600}
 
 
-class XdsPort(NamedTuple):
-    """The secure xDS port of a reference in a namespace, and the name in its certificate."""
+class SecurePort(NamedTuple):
+    """A TLS port of a reference in a namespace, and the name in its certificate."""
 
     address: str
     server_name: str
@@ -38,6 +40,7 @@ class ShadowReport(NamedTuple):
     authority: Continuity
     findings: list[Strictness]
     injection: InjectionReport
+    validation: ValidationReport
 
     def count(self, verdict: ShadowVerdict) -> int:
         """Return the number of causes, and of fields of injected Pods, with a verdict."""
@@ -63,17 +66,24 @@ class ShadowReport(NamedTuple):
                 **self.injection._asdict(),
                 "differences": [field._asdict() for field in self.injection.differences],
             },
+            "validation": {
+                **self.validation._asdict(),
+                "differences": [difference._asdict() for difference in self.validation.differences],
+            },
             "stricter": [finding._asdict() for finding in self.findings],
         }
 
 
 async def compare_with_reference(
-    client: ObjectClient, reference: Sequence[ReferencePages] | XdsPort, settings: Settings
+    client: ObjectClient,
+    reference: Sequence[ReferencePages] | SecurePort,
+    settings: Settings,
+    webhook: SecurePort | None = None,
 ) -> ShadowReport:
     """Compare this control plane with a reference: with the debug pages of its replicas, or with its xDS port.
 
-    Only GET requests are sent, and for an xDS port requests for tokens. Raise KubeError or ReferenceFault if a server
-    is unreachable.
+    Only GET requests are sent, besides reviews of objects for a webhook, and requests for tokens for an xDS port. Raise
+    KubeError or ReferenceFault if a server is unreachable.
     """
     snapshot = await read_snapshot(client, settings, CATALOGUE)
     mesh = ShadowMesh(snapshot, settings)
@@ -84,13 +94,23 @@ async def compare_with_reference(
     injection = await compare_injection(
         client, mesh, pods, settings.mesh.registry.namespace, settings.ingest.revision or ""
     )
-    return ShadowReport(proxies, authority, findings, injection)
+    validation = await _compare_validation(client, webhook, snapshot.objects, mesh)
+    return ShadowReport(proxies, authority, findings, injection, validation)
+
+
+async def _compare_validation(
+    client: ObjectClient, webhook: SecurePort | None, objects: Iterable[Plain], mesh: ShadowMesh
+) -> ValidationReport:
+    if webhook is None:
+        return ValidationReport(0, [], "the address of the reference's webhook is unknown")
+    root = await published_root(client, webhook.namespace)
+    return await compare_validation(WebhookPort(webhook.address, root, webhook.server_name), objects, mesh.problems)
 
 
 async def _compare_proxies(
-    client: ObjectClient, reference: Sequence[ReferencePages] | XdsPort, objects: Iterable[Plain], mesh: ShadowMesh
+    client: ObjectClient, reference: Sequence[ReferencePages] | SecurePort, objects: Iterable[Plain], mesh: ShadowMesh
 ) -> ProxyReport:
-    if not isinstance(reference, XdsPort):
+    if not isinstance(reference, SecurePort):
         return await compare_proxies(reference, mesh)
     root = await published_root(client, reference.namespace)
     if not root:

@@ -40,6 +40,15 @@ def reference_addresses(
     return addresses
 
 
+def reference_webhook(ctx: click.Context, cluster: Cluster, references: tuple[str, ...], port: int) -> str:
+    """Return the address of the webhook of the first Service among the references, or "" if there is none."""
+    services = [reference for reference in references if not _is_address(reference)]
+    if not services:
+        return ""
+    namespace, pods = _pods(cluster, services[0])
+    return f"127.0.0.1:{forward(ctx, cluster).open(namespace, str(pods[0]['metadata']['name']), port).port}"
+
+
 def _is_address(reference: str) -> bool:
     return ":" in reference
 

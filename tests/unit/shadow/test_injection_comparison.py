@@ -44,6 +44,9 @@ def injected_pod() -> dict[str, Any]:
     pod = {"apiVersion": "v1", "kind": "Pod", **copy.deepcopy(inject(request))}
     pod["metadata"]["name"] = "web-6d9f-abcde"
     pod["spec"]["dnsPolicy"] = "ClusterFirst"
+    for volume in pod["spec"]["volumes"]:
+        for item in volume.get("downwardAPI", {}).get("items", ()):
+            item["fieldRef"]["apiVersion"] = "v1"
     pod["spec"]["volumes"].append({"name": "kube-api-access-x", "projected": {}})
     for container in pod["spec"]["containers"]:
         container["imagePullPolicy"] = "Always"

@@ -12,15 +12,16 @@ from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, with_cluster
 from pilot.cli.ctl.connection import monitoring_port
 from pilot.cli.ctl.output import FORMATS, CommandResult, Part, TextTable, show
-from pilot.cli.ctl.reference import DEFAULT_REFERENCE, reference_addresses
+from pilot.cli.ctl.reference import DEFAULT_REFERENCE, reference_addresses, reference_webhook
 from pilot.kube.object_client import ObjectClient
 from pilot.settings.parse import load
 from pilot.shadow.injection_comparison import InjectionReport
 from pilot.shadow.known_differences import ShadowVerdict
 from pilot.shadow.reference_pages import DebugClosedError, ReferenceFault, ReferencePages
-from pilot.shadow.shadow_report import ShadowReport, XdsPort, compare_with_reference
+from pilot.shadow.shadow_report import SecurePort, ShadowReport, compare_with_reference
+from pilot.shadow.validation_comparison import ValidationReport
 
-XDS_PORT = 15012
+XDS_PORT, WEBHOOK_PORT = 15012, 15017
 FOUND = 79
 """Exit status if --fail-on applies. It is the same as that of analyze."""
 
@@ -48,6 +49,12 @@ FOUND = 79
     help=f"if debug pages are closed: connect to port {XDS_PORT} as one proxy of each workload; --reference is the "
     "Service, or the address of this port",
 )
+@click.option(
+    "--webhook",
+    default="",
+    metavar="HOST:PORT",
+    help=f"address of port {WEBHOOK_PORT} of the running istiod (default: forwarded from the Pod of the Service)",
+)
 @click.option("-r", "--revision", default="", help="revision of the running istiod")
 @click.option("--watch", "seconds", type=click.IntRange(1), metavar="SECONDS", help="repeat the comparison")
 @click.option(
@@ -64,6 +71,7 @@ def shadow(
     references: tuple[str, ...],
     variables: tuple[str, ...],
     as_proxies: bool,
+    webhook: str,
     revision: str,
     seconds: int | None,
     fail_on: str | None,
@@ -72,20 +80,23 @@ def shadow(
     """Compare this control plane with a running istiod, without serving any proxy.
 
     The objects are read from the API server, and the connected proxies with their configuration from the debug pages of
-    istiod. Nothing is written. With --as-proxies, short-lived tokens of the ServiceAccounts of workloads are requested
-    instead. For each proxy, the configuration of this control plane is derived and compared.
-    Differences are grouped by cause.
+    istiod. Its webhook reviews the objects. Nothing is written. With --as-proxies, short-lived tokens of the
+    ServiceAccounts of workloads are requested instead of the pages. For each proxy, the configuration of this control
+    plane is derived and compared. Differences are grouped by cause.
     """
     environ = {**os.environ, **dict(_variable(text) for text in variables)}
     ctx = click.get_current_context()
     addresses = reference_addresses(ctx, cluster, references, _xds_port if as_proxies else monitoring_port)
+    reviewer = webhook or reference_webhook(ctx, cluster, references, WEBHOOK_PORT)
     settings = load([f"--revision={revision}"] if revision else [], environ).settings
 
     async def compare(client: ObjectClient, _: ObjectClient) -> ShadowReport:
         replicas = [] if as_proxies else [ReferencePages(address) for address in addresses]
         try:
-            source = _port(addresses[0], settings.mesh.registry.namespace) if as_proxies else replicas
-            return await compare_with_reference(client, source, settings)
+            namespace = settings.mesh.registry.namespace
+            source = _port(addresses[0], namespace) if as_proxies else replicas
+            reviews = _port(reviewer, namespace) if reviewer else None
+            return await compare_with_reference(client, source, settings, reviews)
         except DebugClosedError as error:
             hint = f"--as-proxies compares what its port {XDS_PORT} sends to one proxy of each workload"
             raise CommandError(f"{error}; {hint}") from error
@@ -109,9 +120,9 @@ def _xds_port(_: object) -> int:
     return XDS_PORT
 
 
-def _port(address: str, namespace: str) -> XdsPort:
-    """Return the xDS port at an address. Its certificate also has the name of the default revision."""
-    return XdsPort(address.rpartition("//")[2], f"istiod.{namespace}.svc", namespace)
+def _port(address: str, namespace: str) -> SecurePort:
+    """Return the port at an address. Its certificate also has the name of the default revision."""
+    return SecurePort(address.rpartition("//")[2], f"istiod.{namespace}.svc", namespace)
 
 
 def _variable(text: str) -> tuple[str, str]:
@@ -158,6 +169,7 @@ def _parts(report: ShadowReport) -> Iterator[Part]:
         yield f"! {kind} of {count} proxies was not compared: the pages of the reference do not show it"
     yield f"{'✔' if report.authority.is_same else '✗'} certificate authority: {report.authority.message}"
     yield from _injection_parts(report.injection)
+    yield from _validation_parts(report.validation)
     if report.findings:
         yield TextTable(("OBJECT", "STRICTER HERE", "REMEDY"), [tuple(finding) for finding in report.findings])
 
@@ -172,6 +184,16 @@ def _injection_parts(report: InjectionReport) -> Iterator[Part]:
         yield TextTable(("VERDICT", "WORKLOADS", "FIELD", "EXAMPLE", "ISTIOD", "PYISTIOD"), rows)
     for pod, reason in report.skipped.items():
         yield f"! the injection of {pod} was not compared: {reason}"
+
+
+def _validation_parts(report: ValidationReport) -> Iterator[Part]:
+    if report.skipped:
+        yield f"! the validation of objects was not compared: {report.skipped} (--webhook HOST:PORT)"
+        return
+    equal = report.objects - len(report.differences)
+    yield f"Compared the validation of {report.objects} objects: {equal} are accepted or refused by both."
+    if report.differences:
+        yield TextTable(("OBJECT", "ISTIOD", "PYISTIOD"), [tuple(one) for one in report.differences])
 
 
 def _name(fields: dict[str, str]) -> str:

@@ -32,6 +32,8 @@ INTERVAL = 2.0
 """Seconds between two checks."""
 MOST = 20
 """Maximum number of objects that a check covers. The others wait for the next ones."""
+RECOUNT = 15
+"""Number of checks after which other replicas are counted again, if conditions are Unknown because of them."""
 MERGE_PATCH = "application/merge-patch+json"
 _log = scope("status")
 
@@ -93,6 +95,7 @@ class DeliveryStatusController:
         self._is_leading = False
         self._pending: dict[ObjectRef, None] = {}
         self._conditions: dict[ObjectRef, tuple[int, Plain]] = {}
+        self._unknown: dict[ObjectRef, None] = {}
 
     def on_edit(self, refs: Iterable[ObjectRef]) -> None:
         """Record objects that have changed."""
@@ -105,13 +108,13 @@ class DeliveryStatusController:
         self._is_leading = True
         try:
             await self._add_existing()
-            while True:
-                if self._pending:
+            for number in itertools.count(1):
+                if self._pending or (self._unknown and not number % RECOUNT):
                     await self._check()
                 await asyncio.sleep(self._interval)
         finally:
             self._is_leading = False
-            self._pending, self._conditions = {}, {}
+            self._pending, self._conditions, self._unknown = {}, {}, {}
             await cancel_tasks(writing)
 
     async def _check(self) -> None:
@@ -121,6 +124,9 @@ class DeliveryStatusController:
         except (KubeError, msgspec.MsgspecError) as error:
             _log.warning("cannot list the replicas of the control plane: %s", error)
             return
+        if not others:  # those that there were have ended, and their proxies are connected here
+            self._pending |= self._unknown
+            self._unknown = {}
         for ref in list(itertools.islice(self._pending, MOST)):
             del self._pending[ref]
             count = await self._count(ref)
@@ -129,6 +135,8 @@ class DeliveryStatusController:
                 continue
             if count.updated < count.affected:
                 self._pending[ref] = None
+            elif others:
+                self._unknown[ref] = None
             condition = count.generation, plain_condition(count, others)
             if self._conditions.get(ref) != condition:
                 self._conditions[ref] = condition

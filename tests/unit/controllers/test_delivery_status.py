@@ -218,3 +218,13 @@ async def test_other_replicas_are_running_pods_of_the_revision() -> None:
     finally:
         await client.close()
         await server.stop()
+
+
+async def test_condition_is_no_longer_unknown_once_the_other_replicas_have_ended() -> None:
+    async with run_controller(rule("a"), a=DeliveryCount(1, 100, 60, 0)) as harness:
+        harness.others = 1
+        await until(lambda: harness.told("a") == ("False", "60/100 proxies up to date"))
+        harness.counts["a"] = DeliveryCount(1, 100, 100, 0)
+        await until(lambda: (harness.told("a") or ("",))[0] == "Unknown")
+        harness.others = 0
+        await until(lambda: harness.told("a") == ("True", "100/100 proxies up to date"))

@@ -11,6 +11,7 @@ import click
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, with_cluster
 from pilot.cli.ctl.connection import monitoring_port
+from pilot.cli.ctl.html_page import build_page, write_page
 from pilot.cli.ctl.output import FORMATS, CommandResult, Part, TextTable, show
 from pilot.cli.ctl.reference import DEFAULT_REFERENCE, reference_addresses, reference_webhook
 from pilot.kube.object_client import ObjectClient
@@ -57,6 +58,7 @@ FOUND = 79
 )
 @click.option("-r", "--revision", default="", help="revision of the running istiod")
 @click.option("--watch", "seconds", type=click.IntRange(1), metavar="SECONDS", help="repeat the comparison")
+@click.option("--page", metavar="FILE", help="also write the report as an HTML page")
 @click.option(
     "--fail-on",
     type=click.Choice([verdict.value for verdict in ShadowVerdict]),
@@ -74,6 +76,7 @@ def shadow(
     webhook: str,
     revision: str,
     seconds: int | None,
+    page: str | None,
     fail_on: str | None,
     form: str,
 ) -> None:
@@ -109,6 +112,8 @@ def shadow(
     while True:
         report = cluster.run(compare, dry_run=True)
         show(CommandResult(report.show(), _parts(report)), form)
+        if page is not None:
+            write_page(page, build_page("Comparison with istiod", _parts(report), seconds, time.time()))
         if seconds is None:
             break
         time.sleep(seconds)

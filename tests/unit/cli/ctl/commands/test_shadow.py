@@ -15,6 +15,8 @@ from aiohttp.test_utils import TestServer
 from click.testing import CliRunner, Result
 
 from pilot.cli.ctl.commands.shadow import FOUND
+from pilot.cli.ctl.html_page import build_page
+from pilot.cli.ctl.output import TextTable
 from pilot.cli.pilotctl import pilotctl
 from testing.apiserver.definitions import definitions
 from testing.apiserver.server import ApiServer
@@ -104,6 +106,25 @@ async def test_a_verdict_makes_the_command_fail(
     result = await run(reference, tmp_path, "--fail-on", verdict)
     assert (result.exit_code or result.return_value or 0) == status, result.output
     assert "Listener surplus" in result.stdout or "lds surplus" in result.stdout
+
+
+async def test_the_report_is_written_as_a_page(reference: Reference, tmp_path: pathlib.Path) -> None:
+    page = tmp_path / "shadow.html"
+    result = await run(reference, tmp_path, "--page", str(page))
+    assert result.exception is None, result.output
+    text = page.read_text()
+    assert "<td>unexplained</td>" in text
+    assert "lds surplus" in text
+    assert 'http-equiv="refresh"' not in text
+    result = await run(reference, tmp_path, "--page", str(tmp_path / "none" / "shadow.html"))
+    assert "shadow.html: No such file or directory" in str(result.exception)
+
+
+def test_a_page_shows_names_as_text_and_reloads_itself() -> None:
+    page = build_page("T", ["<script>", TextTable(("A",), [("<b>",)])], 60, 0)
+    assert "<p>&lt;script&gt;</p>" in page
+    assert "<td>&lt;b&gt;</td>" in page
+    assert '<meta http-equiv="refresh" content="60">' in page
 
 
 async def test_a_service_that_does_not_exist_is_named(reference: Reference, tmp_path: pathlib.Path) -> None:

@@ -14,8 +14,8 @@ from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.output import Part, TextTable
 
 _STYLE = (
-    "table { border-collapse: collapse; } td, th { text-align: left; vertical-align: top; padding: .25rem .9rem .25rem 0; "
-    "border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }"
+    "table { border-collapse: collapse; } td, th { text-align: left; vertical-align: top; "
+    "padding: .25rem .9rem .25rem 0; border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }"
 )
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 

@@ -25,6 +25,29 @@ class ObjectCheck(NamedTuple):
     problem: str
 
 
+class ObjectChange(NamedTuple):
+    """An object that an installation changes, and the paths of the fields. Without paths, it is created."""
+
+    key: ResourceKey
+    paths: tuple[str, ...]
+
+
+async def find_changes(objects: ObjectClient, plan: InstallPlan) -> list[ObjectChange]:
+    """Return what applying a plan changes. The client must make only dry runs. Rejected objects are omitted."""
+    has_default_tag = any(tag_of(plain) == DEFAULT for plain in await list_injectors(objects))
+    changes = []
+    for plain in (plain for step in plan.steps for plain in step.objects):
+        key = resource_key(plain)
+        try:
+            existing = await objects.get(key)
+            paths = await _changed_paths(objects, plain, existing, has_default_tag) if existing is not None else []
+        except KubeError:
+            continue
+        if existing is None or paths:
+            changes.append(ObjectChange(key, tuple(paths)))
+    return changes
+
+
 async def verify_plan(objects: ObjectClient, plan: InstallPlan) -> list[ObjectCheck]:
     """Check every object of a plan. The client must make only dry runs, because each object is applied to find
     differences."""
@@ -38,16 +61,21 @@ async def _check(objects: ObjectClient, plain: Plain, has_default_tag: bool) -> 
         existing = await objects.get(key)
         if existing is None:
             return ObjectCheck(key, "not found")
-        if key.kind == VALIDATING:
-            plain = with_existing_policies(plain, existing)
-        if has_default_tag and is_injector(plain) and not tag_of(plain) and revision_of(plain) == DEFAULT:
-            plain = deactivated(plain)
-        applied = await objects.apply(plain)
+        paths = await _changed_paths(objects, plain, existing, has_default_tag)
     except KubeError as error:
         return ObjectCheck(key, str(error))
-    if path := next(_differing_paths(_comparable(existing), _comparable(applied), ""), ""):
-        return ObjectCheck(key, f"{path} differs from the installation")
+    if paths:
+        return ObjectCheck(key, f"{paths[0]} differs from the installation")
     return ObjectCheck(key, unready_reason(existing))
+
+
+async def _changed_paths(objects: ObjectClient, plain: Plain, existing: Plain, has_default_tag: bool) -> list[str]:
+    """Return the paths of the fields that applying an object changes."""
+    if resource_key(plain).kind == VALIDATING:
+        plain = with_existing_policies(plain, existing)
+    if has_default_tag and is_injector(plain) and not tag_of(plain) and revision_of(plain) == DEFAULT:
+        plain = deactivated(plain)
+    return list(_differing_paths(_comparable(existing), _comparable(await objects.apply(plain)), ""))
 
 
 async def verify_revision(objects: ObjectClient, revision: str) -> list[ObjectCheck]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -15,17 +15,19 @@ from pilot.cli.ctl.cluster import Cluster, confirm, with_cluster
 from pilot.cli.ctl.commands.manifest import operator_options, read_installation, read_settings, warn_of_local_images
 from pilot.cli.ctl.commands.verify_install import print_checks
 from pilot.cli.ctl.durations import parse_seconds
-from pilot.cli.ctl.output import write
+from pilot.cli.ctl.output import Part, TextTable, say, write
 from pilot.cli.ctl.progress import progress_reporter
 from pilot.install.cluster_checks import cni_warnings, detect_platform
 from pilot.install.install_plan import InstallPlan, build_install_plan
 from pilot.install.installation_labels import VERSION
 from pilot.install.installer import Installer, InstallOutcome, WaitOptions
 from pilot.install.prune import list_installed
-from pilot.install.verification import verify_plan
+from pilot.install.verification import ObjectChange, find_changes, verify_plan
 from pilot.kube.object_client import ObjectClient
 from pilot.lib.build_info import build_info
 
+MOST_PATHS = 3
+"""Maximum number of fields that a dry run lists for an object."""
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -91,9 +93,27 @@ def _run(
         with progress_reporter() as report:
             return await Installer(objects, waits, report, package_folder(settings)).install(plan)
 
-    _print_outcome(cluster.run(work, dry_run), dry_run)
+    outcome = cluster.run(work, dry_run)
+    if dry_run and not outcome.failures:
+        say(_changes(cluster.run(lambda _, trial: find_changes(trial, plan))))
+    _print_outcome(outcome, dry_run)
     if verify and not dry_run and not print_checks(cluster.run(lambda _, trial: verify_plan(trial, plan))):
         raise CommandError("verification failed: some objects differ or are not ready")
+
+
+def _changes(changes: Sequence[ObjectChange]) -> Iterator[Part]:
+    """Yield what an installation would create and change. Metadata comes last."""
+    created, changed = [one for one in changes if not one.paths], [one for one in changes if one.paths]
+    yield f"It would create {len(created)} objects and change {len(changed)}."
+    if changes:
+        rows = [(str(one.key), _shown_paths(one.paths) or "created") for one in (*created, *changed)]
+        yield TextTable(("OBJECT", "CHANGE"), rows)
+
+
+def _shown_paths(paths: Sequence[str]) -> str:
+    ordered = sorted(paths, key=lambda path: path.startswith("metadata."))
+    more = f" and {len(paths) - MOST_PATHS} more" if len(paths) > MOST_PATHS else ""
+    return ", ".join(ordered[:MOST_PATHS]) + more
 
 
 async def _check(objects: ObjectClient, plan: InstallPlan, force: bool, upgrades: bool) -> None:

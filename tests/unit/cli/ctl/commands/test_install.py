@@ -83,6 +83,18 @@ async def test_dry_run_changes_nothing(shell: Shell) -> None:
     assert state_of(shell.server) == {}
 
 
+async def test_dry_run_lists_what_would_be_created_and_changed(shell: Shell) -> None:
+    assert (await shell("install", *MINIMAL, "-y")).exit_code == 0
+    same = await shell("install", *MINIMAL, "--dry-run")
+    assert "It would create 0 objects and change 0." in same.stdout
+    changed = await shell("install", *MINIMAL, "--dry-run", "--set", "values.pilot.env.PILOT_HTTP10=true")
+    (row,) = (line.split() for line in changed.stdout.splitlines() if line.startswith("Deployment"))
+    assert row[1] == f"{SYSTEM}/istiod"
+    assert row[2].startswith("spec.template.spec.containers[0].env")
+    other = await shell("install", *MINIMAL, "--dry-run", "--set", "revision=canary")
+    assert ["Deployment", f"{SYSTEM}/istiod-canary", "created"] in map(str.split, other.stdout.splitlines())
+
+
 async def test_failed_component_is_reported_with_its_cause(shell: Shell) -> None:
     shell.server.store.on_change.pop()
     Controllers(shell.server, lambda _: False)

@@ -16,7 +16,7 @@ from pilot.shadow.known_differences import ShadowVerdict
 from pilot.shadow.proxy_comparison import ProxyReport, compare_proxies, compare_workloads
 from pilot.shadow.reference_pages import ReferenceFault, ReferencePages
 from pilot.shadow.reference_stream import ReferenceServer
-from pilot.shadow.strictness import Strictness, private_key_sets, refused_objects
+from pilot.shadow.strictness import Strictness, private_key_sets, private_modules, refused_objects
 from pilot.shadow.validation_comparison import ValidationReport, WebhookPort, compare_validation
 from pilot.shadow.workload_proxies import workload_proxies
 
@@ -89,7 +89,11 @@ async def compare_with_reference(
     mesh = ShadowMesh(snapshot, settings)
     proxies = await _compare_proxies(client, reference, snapshot.objects, mesh)
     authority = await check_authority(client, settings.mesh.registry.namespace)
-    findings = [*refused_objects(mesh.problems), *private_key_sets(snapshot.objects)]
+    findings = [
+        *refused_objects(mesh.problems),
+        *private_key_sets(snapshot.objects),
+        *private_modules(snapshot.objects),
+    ]
     pods = (plain for plain in snapshot.objects if plain["kind"] == "Pod")
     injection = await compare_injection(
         client, mesh, pods, settings.mesh.registry.namespace, settings.ingest.revision or ""

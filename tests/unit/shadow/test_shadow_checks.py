@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import datetime
+from typing import Any
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from pilot.settings.parse import load
 from pilot.shadow.authority_continuity import compare_roots
-from pilot.shadow.strictness import is_private, private_key_sets
+from pilot.shadow.cluster_snapshot import ClusterSnapshot, ShadowMesh
+from pilot.shadow.strictness import is_private, private_key_sets, private_modules, refused_objects
 
 
 def _root() -> tuple[bytes, str]:
@@ -50,3 +53,31 @@ def test_key_sets_at_private_addresses_are_found_with_the_setting_that_allows_th
     (finding,) = private_key_sets([plain])
     assert finding.object == "RequestAuthentication s/n"
     assert "PILOT_ALLOWED_CIDRS_IN_JWKS_URIS" in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "expected"),
+    [
+        ("WasmPlugin", {"url": "registry:5000/plugin:1"}, True),
+        ("WasmPlugin", {"url": "oci://10.0.0.1/plugin"}, True),
+        ("TrafficExtension", {"wasm": {"url": "http://modules.wasm.svc/plugin.wasm"}}, True),
+        ("WasmPlugin", {"url": "shop/plugin:1"}, False),
+        ("WasmPlugin", {"url": "ghcr.io/shop/plugin"}, False),
+        ("WasmPlugin", {"url": "file:///plugin.wasm"}, False),
+        ("TrafficExtension", {"lua": {}}, False),
+    ],
+)
+def test_modules_at_private_addresses_are_found_with_the_setting_that_allows_them(
+    kind: str, spec: dict[str, Any], expected: bool
+) -> None:
+    findings = list(private_modules([{"kind": kind, "metadata": {"name": "n", "namespace": "s"}, "spec": spec}]))
+    assert [finding.object for finding in findings] == [f"{kind} s/n"] * expected
+    assert all("ALLOWED_CIDRS_IN_WASM_FETCH" in finding.remedy for finding in findings)
+
+
+def test_an_invalid_mesh_config_is_found_with_the_flag_that_allows_it() -> None:
+    settings = load([], {}).settings
+    mesh = ShadowMesh(ClusterSnapshot([], {"nonsense": 1}, None), settings)
+    (finding,) = refused_objects(mesh.problems)
+    assert "nonsense: unknown field" in finding.message
+    assert "--allow-invalid-mesh-config" in finding.remedy

@@ -33,6 +33,8 @@ from pilot.shadow.workload_proxies import WorkloadProxies, WorkloadProxy
 _REQUESTS_AT_ONCE = 4
 """Number of proxies whose configuration is requested at the same time, so that the reference is not overloaded."""
 
+_STREAMS_AT_ONCE = 16
+"""Number of proxies as which the comparison is connected at the same time."""
 RequestToken = Callable[[str, str], Awaitable[str]]
 """A function that returns a token of the ServiceAccount with a namespace and a name. It may raise KubeError."""
 
@@ -75,8 +77,14 @@ async def compare_workloads(
     """
     run = _Run(mesh)
     run.rejected |= workloads.skipped
-    compared = [one.pods for one in workloads.proxies if await run.compare_workload(server, request_token, one)]
-    return run.report()._replace(pods=sum(compared))
+    gate = asyncio.Semaphore(_STREAMS_AT_ONCE)
+
+    async def count_pods(one: WorkloadProxy) -> int:
+        async with gate:
+            return one.pods if await run.compare_workload(server, request_token, one) else 0
+
+    pods = await asyncio.gather(*map(count_pods, workloads.proxies))
+    return run.report()._replace(pods=sum(pods))
 
 
 class _Run:

@@ -30,7 +30,7 @@ from pilot.kube.list_watch import (
     read_head,
     read_page,
 )
-from pilot.kube.pages import NAMES_PAGE_SIZE, read_pages
+from pilot.kube.pages import read_names_pages, read_pages
 from pilot.lib.backoff import Backoff, RetryDelays
 from pilot.lib.logging.log import scope
 
@@ -234,9 +234,9 @@ class Informer:
         """Postpone the new and changed objects of a namespace, and add the names of all its objects to `listed`."""
         assert self.postponement is not None
         collection = self._in_namespace(namespace)._replace(metadata_only=True)
-        async for page in read_pages(functools.partial(self._fetch_page, collection), NAMES_PAGE_SIZE):
+        async for page in read_names_pages(functools.partial(self._fetch_page, collection)):
             names = []
-            for metadata in (read_head(raw).metadata for raw in page.items or ()):
+            for metadata in (head.metadata for head in page.items or ()):
                 name = NamespacedName(metadata.namespace, metadata.name)
                 listed.add(name)
                 if self.versions.get(name) != metadata.resource_version:

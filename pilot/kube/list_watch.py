@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from pilot.kube.deep_json import REPLACEMENT
 
+Item = TypeVar("Item")
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
@@ -16,11 +17,11 @@ class _ListMetadata(msgspec.Struct, rename="camel", frozen=True):
     continue_: str = msgspec.field(default="", name="continue")
 
 
-class ListPage(msgspec.Struct, frozen=True):
+class ListPage(msgspec.Struct, Generic[Item], frozen=True):
     """A list, or one page of a list."""
 
     metadata: _ListMetadata = _ListMetadata()
-    items: tuple[msgspec.Raw, ...] | None = None
+    items: tuple[Item, ...] | None = None
 
 
 class WatchEvent(msgspec.Struct, frozen=True):
@@ -62,7 +63,8 @@ class ObjectChange(NamedTuple):
         return self.raw is not None and REPLACEMENT in self.raw
 
 
-read_page = msgspec.json.Decoder(ListPage).decode
+read_page = msgspec.json.Decoder(ListPage[msgspec.Raw]).decode
+read_heads = msgspec.json.Decoder(ListPage[ObjectHead]).decode
 read_event = msgspec.json.Decoder(WatchEvent).decode
 read_head = msgspec.json.Decoder(ObjectHead).decode
 

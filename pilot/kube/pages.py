@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeVar
+
+import msgspec
 
 from pilot.kube.api_client import LARGEST_RESPONSE
 from pilot.kube.api_errors import ResponseTooLarge
 from pilot.kube.deep_json import decode_any_depth
-from pilot.kube.list_watch import ListPage, read_page
+from pilot.kube.list_watch import ListPage, ObjectHead, read_heads, read_page
 
+Item = TypeVar("Item")
 PAGE_SIZE = 500
 """Maximum number of objects in a page."""
 NAMES_PAGE_SIZE = 2000
@@ -23,7 +27,19 @@ Raises ResponseTooLarge if the body is larger.
 """
 
 
-async def read_pages(fetch: FetchPage, most: int = PAGE_SIZE) -> AsyncIterator[ListPage]:
+def read_pages(fetch: FetchPage) -> AsyncIterator[ListPage[msgspec.Raw]]:
+    """Return the pages of a list. Its objects are not decoded."""
+    return _decode_pages(fetch, read_page, PAGE_SIZE)
+
+
+def read_names_pages(fetch: FetchPage) -> AsyncIterator[ListPage[ObjectHead]]:
+    """Return the pages of a list of metadata."""
+    return _decode_pages(fetch, read_heads, NAMES_PAGE_SIZE)
+
+
+async def _decode_pages(
+    fetch: FetchPage, decode: Callable[[bytes], ListPage[Item]], most: int
+) -> AsyncIterator[ListPage[Item]]:
     """Yield the pages of a list. If a page is too large, it is requested again with half as many objects. After each
     page, the number of objects to request doubles, up to `most`."""
     size, token = most, ""
@@ -36,7 +52,7 @@ async def read_pages(fetch: FetchPage, most: int = PAGE_SIZE) -> AsyncIterator[L
                 raise
             size //= 2
             continue
-        page = await decode_any_depth(read_page, body)
+        page = await decode_any_depth(decode, body)
         yield page
         token = page.metadata.continue_
         if not token:

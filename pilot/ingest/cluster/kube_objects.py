@@ -122,6 +122,11 @@ class KubeObjects:
             return refuse(self.kind, self._origin, change.name, problem)
         if self._budget is not None and self._is_limited(change):
             self._budget.charge(
-                self.kind, change.name.namespace, seconds, len(change.raw), is_valid=not decoded.refused
+                self.kind,
+                change.name.namespace,
+                seconds,
+                len(change.raw),
+                is_valid=not decoded.refused,
+                problems=len(decoded.problems),
             )
         return decoded

@@ -27,6 +27,8 @@ RESTRICTING: frozenset[GroupKind] = frozenset(
 ALLOWANCE, ALLOWANCE_PER_BYTE = 100e-6, 300e-9
 """CPU seconds for each valid object, and for each of its bytes, that are not charged. Ordinary objects take a third of
 both, and EnvoyFilters all of them."""
+PER_PROBLEM = 30e-6
+"""CPU seconds for storing and logging a problem of an object."""
 MAX_ALLOWANCE = 4.0
 """Maximum number of CPU seconds of a namespace's objects that are not charged."""
 
@@ -57,24 +59,26 @@ class _Limits:
 class StartBudget:
     """Decides whose objects wait until the control plane is ready, because they take too long to check.
 
-    A valid object is charged only the time beyond an allowance, and an invalid object all of it. Therefore, the objects
-    of a namespace wait only if hundreds of them are invalid or extraordinarily expensive. Those of `trusted` namespaces
-    never wait.
+    A valid object is charged only the time beyond an allowance, and an invalid object all of it. Reports of problems
+    are charged too. Therefore, the objects of a namespace wait only if about a hundred of them are invalid or
+    extraordinarily expensive. Those of `trusted` namespaces never wait.
     """
 
     def __init__(self) -> None:
         self.trusted = frozenset[str]()
         self._is_open = True
-        self._limits = {True: _Limits(0.15, 0.75), False: _Limits(0.05, 0.25)}
+        self._limits = {True: _Limits(0.05, 0.5), False: _Limits(0.02, 0.2)}
 
     def applies(self, kind: AnyKind, namespace: str) -> bool:
         """Return whether the objects of a kind in a namespace are limited now."""
         return self._is_open and bool(namespace) and not kind.is_built_in and namespace not in self.trusted
 
-    def charge(self, kind: AnyKind, namespace: str, seconds: float, size: int, is_valid: bool) -> None:
-        """Record the CPU seconds that an object took, and its size in bytes."""
+    def charge(
+        self, kind: AnyKind, namespace: str, seconds: float, size: int, is_valid: bool, problems: int = 0
+    ) -> None:
+        """Record the CPU seconds that decoding an object took, its size in bytes, and the number of its problems."""
         allowance = ALLOWANCE + size * ALLOWANCE_PER_BYTE if is_valid else 0.0
-        self._limits[kind.id in RESTRICTING].charge(namespace, seconds, allowance)
+        self._limits[kind.id in RESTRICTING].charge(namespace, seconds + problems * PER_PROBLEM, allowance)
 
     def is_exceeded(self, kind: AnyKind, namespace: str) -> bool:
         """Return whether the objects of a kind in a namespace have to wait."""

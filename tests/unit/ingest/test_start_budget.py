@@ -12,7 +12,7 @@ import pytest
 
 from pilot.config.catalogue import CATALOGUE
 from pilot.config.kind import AnyKind
-from pilot.config.kinds.istio import AUTHORIZATION_POLICY, VIRTUAL_SERVICE
+from pilot.config.kinds.istio import AUTHORIZATION_POLICY, ENVOY_FILTER, VIRTUAL_SERVICE
 from pilot.config.kinds.kubernetes import SERVICE
 from pilot.ingest.cluster.kube_source import KubeSource
 from pilot.ingest.cluster.start_budget import StartBudget
@@ -54,6 +54,16 @@ def test_invalid_or_expensive_objects_exceed_the_budget_of_their_namespace_only(
     assert charge(budget, VIRTUAL_SERVICE, "hostile", ORDINARY, MANY, is_valid=False) < 500
     assert charge(budget, VIRTUAL_SERVICE, "costly", 0.004, MANY) < 100
     assert charge(budget, VIRTUAL_SERVICE, "shop", ORDINARY, 1000) == 1000
+
+
+def test_reports_of_problems_exceed_the_budget_of_valid_objects() -> None:
+    budget = StartBudget()
+    for number in range(100):
+        if budget.is_exceeded(ENVOY_FILTER, "hostile"):
+            assert number > 3
+            return
+        budget.charge(ENVOY_FILTER, "hostile", ORDINARY, 1000, is_valid=True, problems=100)
+    raise AssertionError("the problems were not charged")
 
 
 def test_policies_do_not_wait_because_of_other_kinds() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 import msgspec
 
 from pilot.config.networking.destination_rule import ConsistentHashLB, destination_hash
@@ -114,10 +117,25 @@ def _consistent_hash(db: Mesh, key: DestinationKey, routing: SidecarRoutesFacet)
     return destination_hash(row.spec, key.subset, key.port) if row is not None else None
 
 
+class SegmentTraits(NamedTuple):
+    """The properties of a sidecar that affect a segment, and those that affect single hosts of it, by their keys."""
+
+    key: SegmentTraitsKey
+    destinations: Mapping[str, DestinationService]
+    consistent_hashes: Mapping[DestinationKey, ConsistentHashLB]
+    dropped_domains: Mapping[tuple[str, int], tuple[str, ...]]
+
+    @staticmethod
+    def of(key: SegmentTraitsKey) -> SegmentTraits:
+        """Return the properties in a key. Create them once for all hosts of a segment."""
+        return SegmentTraits(key, dict(key.destinations), dict(key.consistent_hashes), dict(key.dropped_domains))
+
+
 def virtual_host_key(
-    host: HostKey, dependencies: RouteDependencies, listener: int, traits: SegmentTraitsKey
+    host: HostKey, dependencies: RouteDependencies, listener: int, segment_traits: SegmentTraits
 ) -> VirtualHostKey:
     """Return the key of one virtual host. It contains only the properties that affect this virtual host."""
+    traits, destinations, consistent_hashes, dropped_domains = segment_traits
     namespace, labels = dependencies.relevant_source(traits.namespace, traits.labels)
     names = (host.host, *host.aliases)
     return VirtualHostKey(
@@ -130,9 +148,11 @@ def virtual_host_key(
         families=traits.families,
         namespace=namespace,
         labels=labels,
-        destinations=tuple(item for item in traits.destinations if item[0] in dependencies.hosts),
-        consistent_hashes=tuple(item for item in traits.consistent_hashes if item[0] in dependencies.hash_candidates),
-        dropped_domains=next((names for key, names in traits.dropped_domains if key == (host.host, host.port)), ()),
+        destinations=tuple((name, destinations[name]) for name in sorted(dependencies.hosts & destinations.keys())),
+        consistent_hashes=tuple(
+            (key, consistent_hashes[key]) for key in dependencies.hash_candidates if key in consistent_hashes
+        ),
+        dropped_domains=dropped_domains.get((host.host, host.port), ()),
         attempt_count=traits.attempt_count,
         forwarded_host=traits.forwarded_host,
     )

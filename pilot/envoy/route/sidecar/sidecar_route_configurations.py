@@ -21,6 +21,7 @@ from pilot.envoy.route.sidecar.domains import without_namespace
 from pilot.envoy.route.sidecar.route_layout import RouteLayoutKey, refs_by_port, route_layout
 from pilot.envoy.route.sidecar.segment import SegmentKey, host_dependencies, segment_hosts
 from pilot.envoy.route.sidecar.segment_traits import (
+    SegmentTraits,
     SegmentTraitsKey,
     build_segment_traits,
     segment_traits,
@@ -113,16 +114,17 @@ def _virtual_hosts(db: Mesh, key: RouteLayoutKey, routing: SidecarRoutesFacet) -
             layout,
             routing,
         )
-        yield virtual_host(db, virtual_host_key(host, dependencies, key.port, traits))
+        yield virtual_host(db, virtual_host_key(host, dependencies, key.port, SegmentTraits.of(traits)))
 
 
 @derived_in_steps
 def segment_bytes(db: Mesh, segment: SegmentKey, traits: SegmentTraitsKey) -> Steps[bytes]:
     """Return the virtual hosts of a segment, encoded as fields of a route configuration."""
     fields: list[bytes] = []
+    shared = SegmentTraits.of(traits)
     for host in segment_hosts(db, segment):
         yield host_dependencies.step(host)
-        key = virtual_host_key(host, host_dependencies(db, host), segment.port, traits)
+        key = virtual_host_key(host, host_dependencies(db, host), segment.port, shared)
         yield virtual_host.step(key)
         fields.append(virtual_host(db, key))
     return b"".join(fields)
@@ -137,7 +139,7 @@ def single_service_host(db: Mesh, key: RouteLayoutKey, hostname: str, routing: S
     segment = layout.by_hostname.get(hostname)
     if segment is None:
         return
-    traits = segment_traits(db, segment, layout, routing, {})
+    traits = SegmentTraits.of(segment_traits(db, segment, layout, routing, {}))
     for host in segment_hosts(db, segment):
         if host.ref is not None and host.ref.hostname == hostname:
             yield virtual_host(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
@@ -16,6 +17,13 @@ from pilot.cli.ctl.replicas import exit_status, report_missing
 from pilot.lib.suggestion import did_you_mean
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+_EXTRA = "Got unexpected extra argument"
+"""Beginning of click's error for arguments that a command does not take."""
+_SELECTION = ("address", "istionamespace", "revision", "kubeconfig", "context")
+"""Options of most commands, which select a cluster or a control plane."""
+_MAX_OPTIONS = 20
+"""Maximum number of options of a command that an error lists."""
 
 
 class Section(NamedTuple):
@@ -34,6 +42,31 @@ class AliasGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return super().get_command(ctx, self.aliases.get(cmd_name, cmd_name))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the first argument names. The error for an unknown command suggests another one."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            ctx.fail(f"No such command {name!r}{self._command_hint(ctx, args) or '.'}")
+        return super().resolve_command(ctx, args)
+
+    def _command_hint(self, ctx: click.Context, args: Sequence[str]) -> str:
+        """Return a hint on the command that is meant by arguments, the first of which is no command."""
+        names = [*self.list_commands(ctx), *self.aliases]
+        if suggestion := did_you_mean(args[0], names):
+            return suggestion
+        if ctx.parent is None:
+            return ""
+        listed = self.list_commands(ctx)
+        name = next((word for word in args if word in names), listed[0] if len(listed) == 1 else "")
+        if name:
+            rest = list(args)
+            if name in rest:
+                rest.remove(name)
+            return f"; use {shlex.join([*ctx.command_path.split(), name, *rest])}"
+        return f"; commands are {', '.join(listed)}"
 
 
 class LazyGroup(AliasGroup):
@@ -65,36 +98,31 @@ class LazyGroup(AliasGroup):
         command: click.Command = getattr(import_module(module), attribute)
         return command
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the first argument names. The error for an unknown command suggests another one."""
-        name = args[0]
-        if self.get_command(ctx, name) is None and not name.startswith("-"):
-            suggestion = did_you_mean(name, [*self.list_commands(ctx), *self.aliases])
-            hint = f"; {self._hints[name]}" if name in self._hints else suggestion
-            ctx.fail(f"No such command {name!r}{hint or '.'}")
-        return super().resolve_command(ctx, args)
+    def _command_hint(self, ctx: click.Context, args: Sequence[str]) -> str:
+        return f"; {self._hints[args[0]]}" if args[0] in self._hints else super()._command_hint(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        with self._option_hints():
+        with self._usage_hints():
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with self._option_hints():
+        with self._usage_hints():
             return super().invoke(ctx) or exit_status(ctx)
 
     @contextlib.contextmanager
-    def _option_hints(self) -> Iterator[None]:
-        """Add the hint to the error for an unknown option of the group or of one of its commands."""
+    def _usage_hints(self) -> Iterator[None]:
+        """Add what exists to the error for an option or argument that the group or one of its commands lacks."""
         try:
             yield
         except click.NoSuchOption as error:
-            if error.option_name not in self._hints:
+            hint = self._hints.get(error.option_name) or ("" if error.possibilities else _describe_options(error.ctx))
+            if not hint:
                 raise
-            raise click.UsageError(
-                f"No such option '{error.option_name}'; {self._hints[error.option_name]}", error.ctx
-            ) from error
+            raise click.UsageError(f"No such option '{error.option_name}'; {hint}", error.ctx) from error
+        except click.UsageError as error:
+            if not error.message.startswith(_EXTRA) or error.ctx is None:
+                raise
+            raise click.UsageError(f"{error.message}; {_describe_arguments(error.ctx)}", error.ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands and their aliases, grouped under the titles of their sections."""
@@ -109,6 +137,21 @@ class LazyGroup(AliasGroup):
     def _short_help(self, ctx: click.Context, name: str) -> str:
         command = self.get_command(ctx, name)
         return command.get_short_help_str(limit=100) if command else ""
+
+
+def _describe_options(ctx: click.Context | None) -> str:
+    """Return a line with the options of a command, without those that select a cluster or a control plane."""
+    options = ctx.command.params if ctx is not None else ()
+    names = [max(one.opts, key=len) for one in options if isinstance(one, click.Option) and one.name not in _SELECTION]
+    return f"options are {', '.join(sorted(names))}" if 0 < len(names) <= _MAX_OPTIONS else ""
+
+
+def _describe_arguments(ctx: click.Context) -> str:
+    """Return a line with the arguments of a command, and its option for a namespace."""
+    parameters = ctx.command.params
+    arguments = " ".join(one.make_metavar(ctx) for one in parameters if isinstance(one, click.Argument))
+    namespace = "; -n NAMESPACE sets the namespace" if any("-n" in one.opts for one in parameters) else ""
+    return f"{ctx.command_path} takes {arguments or 'no arguments'}{namespace}"
 
 
 def with_client(function: Function) -> Function:

@@ -15,6 +15,7 @@ from pilot.cli.ctl.completions import complete_namespaces
 from pilot.cli.ctl.istio_codes import istio_code
 from pilot.cli.ctl.object_reference import parse_object
 from pilot.cli.ctl.output import SEVERITY_STYLES, CommandResult, kind_of, name_of, place_of
+from pilot.cli.ctl.request_texts import ANY_NAMESPACE
 from pilot.config.catalogue import CATALOGUE
 from pilot.lib.text import one_line
 from pilot.mesh.analysis.nack import REJECTED
@@ -102,6 +103,7 @@ def with_selection(function: Function) -> Function:
     @click.option(
         "-n",
         "--namespace",
+        type=ANY_NAMESPACE,
         metavar="NAMESPACE",
         help="only objects and proxies in this namespace",
         shell_complete=complete_namespaces,

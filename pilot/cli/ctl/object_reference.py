@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -47,6 +48,8 @@ def parse_objects(arguments: Sequence[str], namespace: str) -> list[ObjectArgume
 
 
 def _parse(words: Sequence[str], namespace: str) -> ObjectArgument:
+    if "." in words[-1] and os.path.isfile(words[-1]):
+        raise click.BadParameter(f"{words[-1]!r} is a file: use -f {words[-1]}", param_hint="'KIND/NAME'")
     reference = parse_object(words)
     if reference is None:
         raise click.BadParameter(f"{' '.join(words)!r} is not {FORMS}", param_hint="'KIND/NAME'")

@@ -14,6 +14,7 @@ from pilot.cli.ctl.completions import complete_namespaces, complete_proxies
 from pilot.cli.ctl.envoy import EnvoyDump, fetch_dump, read_dump
 from pilot.cli.ctl.envoy_admin import open_admin
 from pilot.cli.ctl.replicas import Replicas
+from pilot.cli.ctl.request_texts import ANY_NAMESPACE
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -124,7 +125,14 @@ def with_proxy(function: Function) -> Function:
     """Add PROXY, -n, --envoy, --file and --address to a command, and pass it a ProxyTarget as the first argument."""
 
     @click.argument("proxy", required=False, shell_complete=complete_proxies)
-    @click.option("-n", "--namespace", default="", help="namespace of PROXY", shell_complete=complete_namespaces)
+    @click.option(
+        "-n",
+        "--namespace",
+        type=ANY_NAMESPACE,
+        default="",
+        help="namespace of PROXY",
+        shell_complete=complete_namespaces,
+    )
     @with_envoy
     @with_client
     @functools.wraps(function)

@@ -15,6 +15,7 @@ from pilot.cli.ctl.connection import SYSTEM
 from pilot.cli.ctl.envoy import ADMIN_PORT, request_admin
 from pilot.cli.ctl.files import read_file
 from pilot.cli.ctl.forwarding import find_pods, forward
+from pilot.cli.ctl.request_texts import ANY_NAMESPACE
 from pilot.cli.ctl.tables.ztunnels import PodKey, ZtunnelDump
 from pilot.cli.ctl.workload_name import find_workload_pod, parse_workload
 
@@ -108,7 +109,9 @@ def with_ztunnels(function: Function) -> Function:
     """Add the options that select ztunnels to a command, and pass it a ZtunnelSelection as `ztunnels`."""
 
     @click.argument("pod", required=False, metavar="[[KIND/]NAME[.NAMESPACE]]")
-    @click.option("-n", "--namespace", default="", help="namespace of the Pod (default: that of ztunnels)")
+    @click.option(
+        "-n", "--namespace", type=ANY_NAMESPACE, default="", help="namespace of the Pod (default: that of ztunnels)"
+    )
     @click.option("-i", "--istioNamespace", "system", default=SYSTEM, show_default=True, help="namespace of ztunnels")
     @click.option("--node", default="", help="use the ztunnel on this node")
     @click.option("--ztunnel", "address", default="", metavar="URL", help="use the ztunnel with this admin address")

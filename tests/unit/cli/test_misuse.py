@@ -827,6 +827,60 @@ MISTAKES = [
     ("pilot-agent istio-iptables --proxy-uid", 1, "flag needs an argument: --proxy-uid"),
     ("pilot-agent istio-iptables extra", 1, "unexpected argument 'extra'"),
     (
+        "pilotctl proxy-config web-1 clusters",
+        2,
+        "No such command 'web-1'; use pilotctl proxy-config clusters web-1",
+    ),
+    (
+        "pilotctl proxy-config web-1",
+        2,
+        "No such command 'web-1'; commands are all, bootstrap, clusters, ecds, endpoints, listeners, log, rootca-compare, routes, secrets",
+    ),
+    (
+        "pilotctl proxy-config routes web-1 --port 80",
+        2,
+        "No such option '--port'; options are --envoy, --file, --fqdn, --name, --namespace, --output",
+    ),
+    (
+        "pilotctl rollout virtualservice/reviews -n shop",
+        2,
+        "No such command 'virtualservice/reviews'; use pilotctl rollout status virtualservice/reviews -n shop",
+    ),
+    ("pilotctl rollout status -f vs.yaml", 2, "No such option '-f'; options are --namespace, --output"),
+    ("pilotctl history --since 3h", 2, "No such option '--since'; options are --namespace, --output, --verbose"),
+    ("pilotctl authz web-1", 2, "No such command 'web-1'; use pilotctl authz check web-1"),
+    (
+        "pilotctl waypoint apply shop",
+        2,
+        "Got unexpected extra argument (shop); pilotctl waypoint apply takes no arguments; -n NAMESPACE sets the namespace",
+    ),
+    ("pilotctl tag lst", 2, "No such command 'lst'; did you mean list?"),
+    (
+        "pilotctl workload group create --name VM_1 -n shop",
+        2,
+        "Invalid value for '--name': 'VM_1': expected the name of an object: at most 253 lower-case letters, digits, hyphens and dots",
+    ),
+    (
+        "pilotctl workload group create --name vm -n Shop_1",
+        2,
+        "Invalid value for '-n' / '--namespace': 'Shop_1': expected the name of a namespace: at most 63 lower-case letters, digits and hyphens",
+    ),
+    (
+        "pilotctl create-remote-secret --name 'A b'",
+        2,
+        "Invalid value for '--name': 'A b': expected the name of an object: at most 253 lower-case letters, digits, hyphens and dots",
+    ),
+    (
+        "pilotctl analyze -n 'A b' vs.yaml",
+        2,
+        "Invalid value for '-n' / '--namespace': 'A b': expected the name of a namespace: at most 63 lower-case letters, digits and hyphens",
+    ),
+    (
+        "pilotctl wait vs.yaml",
+        2,
+        "Invalid value for 'KIND/NAME': 'vs.yaml' is a file: use -f vs.yaml",
+    ),
+    (
         "pilot-operator serve",
         1,
         "unknown command 'serve' for pilot-operator; did you mean server? pilot-operator --help lists the commands",

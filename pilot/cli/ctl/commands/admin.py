@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from pilot.cli.ctl.client import CommandError
-from pilot.cli.ctl.command import with_output
+from pilot.cli.ctl.command import AliasGroup, with_output
 from pilot.cli.ctl.output import CommandResult, TextTable
 from pilot.cli.http_request import AddressError, UnreachableError, parse_address, send
 from pilot.lib.suggestion import choices
@@ -23,7 +23,7 @@ _FIELDS = ("name", "description", "output_level", "stack_trace_level")
 _HEAD = ("ACTIVE SCOPE", "DESCRIPTION", "LOG LEVEL", "STACK TRACE LEVEL")
 
 
-@click.group()
+@click.group(cls=AliasGroup)
 def admin() -> None:
     """Manage the control plane."""
 

@@ -9,18 +9,28 @@ from typing import Any
 import click
 
 from pilot.cli.ctl.client import CommandError
-from pilot.cli.ctl.command import with_client, with_output
+from pilot.cli.ctl.command import AliasGroup, with_client, with_output
 from pilot.cli.ctl.commands.service_parts import plaintext_line
 from pilot.cli.ctl.completions import complete_namespaces, complete_proxies
 from pilot.cli.ctl.output import CommandResult, TextTable, fold, wrap
 from pilot.cli.ctl.replicas import Replicas
-from pilot.cli.ctl.request_texts import CLAIM, HEADER, HOST, METHOD, NAMESPACE, PATH, PRINCIPAL, SERVER_NAME
+from pilot.cli.ctl.request_texts import (
+    ANY_NAMESPACE,
+    CLAIM,
+    HEADER,
+    HOST,
+    METHOD,
+    NAMESPACE,
+    PATH,
+    PRINCIPAL,
+    SERVER_NAME,
+)
 
 _HTTP_FIELDS = ("method", "path", "host", "headers", "claims")
 _WORDS = {"allowed": "ALLOWED", "denied": "DENIED", "asked": "DELEGATED"}
 
 
-@click.group()
+@click.group(cls=AliasGroup)
 def authz() -> None:
     """Inspect authorization policies."""
 
@@ -28,7 +38,13 @@ def authz() -> None:
 @authz.command()
 @click.argument("proxy", shell_complete=complete_proxies)
 @click.option(
-    "-n", "--namespace", "proxy_namespace", default="", help="namespace of PROXY", shell_complete=complete_namespaces
+    "-n",
+    "--namespace",
+    "proxy_namespace",
+    type=ANY_NAMESPACE,
+    default="",
+    help="namespace of PROXY",
+    shell_complete=complete_namespaces,
 )
 @click.option("--method", type=METHOD, metavar="GET", help="HTTP method (default GET)")
 @click.option("--path", type=PATH, metavar="/x", help="path after path normalization (default /)")

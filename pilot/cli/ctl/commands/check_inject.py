@@ -12,6 +12,7 @@ from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, with_cluster
 from pilot.cli.ctl.command import with_output
 from pilot.cli.ctl.output import CommandResult, TextTable
+from pilot.cli.ctl.request_texts import ANY_NAMESPACE
 from pilot.cli.ctl.workload_name import WorkloadName, parse_workload, read_workload
 from pilot.kube.object_client import ResourceKey, VersionedKind
 
@@ -27,7 +28,7 @@ _PREVENTING = {"istio-injection": "disabled", "sidecar.istio.io/inject": "false"
 
 @click.command()
 @click.argument("name", required=False, metavar="[KIND/]NAME[.NAMESPACE]")
-@click.option("-n", "--namespace", default="", help="namespace of the workload (default: default)")
+@click.option("-n", "--namespace", type=ANY_NAMESPACE, default="", help="namespace of the workload (default: default)")
 @click.option("-l", "--labels", default="", metavar="NAME=VALUE,…", help="check a Pod with these labels instead")
 @with_output
 @with_cluster

@@ -13,7 +13,7 @@ from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, with_cluster
 from pilot.cli.ctl.connection import SYSTEM
 from pilot.cli.ctl.output import write
-from pilot.cli.ctl.request_texts import URL
+from pilot.cli.ctl.request_texts import OBJECT_NAME, URL
 from pilot.kube.object_client import ResourceKey, VersionedKind
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _ATTEMPTS, _DELAY = 50, 0.2
 
 
 @click.command()
-@click.option("--name", default="", help="name of the cluster (default: the UID of its namespace kube-system)")
+@click.option("--name", type=OBJECT_NAME, help="name of the cluster (default: the UID of its namespace kube-system)")
 @click.option("--service-account", "account", default=ACCOUNT, show_default=True, help="ServiceAccount that reads")
 @click.option("--secret-name", "secret_name", default="", help="Secret with the token of the ServiceAccount")
 @click.option(
@@ -44,7 +44,7 @@ _ATTEMPTS, _DELAY = 50, 0.2
 @click.option("-i", "--istioNamespace", "namespace", default=SYSTEM, show_default=True, help="namespace of the mesh")
 @with_cluster
 def create_remote_secret(
-    cluster: Cluster, name: str, account: str, secret_name: str, server: str | None, namespace: str
+    cluster: Cluster, name: str | None, account: str, secret_name: str, server: str | None, namespace: str
 ) -> None:
     """Print the Secret with which a control plane in another cluster reads this cluster.
 

@@ -12,6 +12,7 @@ from pilot.cli.ctl.commands.service_parts import reason_lines, service_parts
 from pilot.cli.ctl.completions import complete_namespaces, complete_proxies
 from pilot.cli.ctl.output import CommandResult, Part, TextTable, fold, name_of, wrap
 from pilot.cli.ctl.replicas import Replicas
+from pilot.cli.ctl.request_texts import ANY_NAMESPACE
 
 SERVICE = ("svc", "service")
 
@@ -19,7 +20,9 @@ SERVICE = ("svc", "service")
 @click.command()
 @click.argument("proxy", shell_complete=complete_proxies)
 @click.argument("more", nargs=-1, metavar="")
-@click.option("-n", "--namespace", default="", help="namespace of PROXY", shell_complete=complete_namespaces)
+@click.option(
+    "-n", "--namespace", type=ANY_NAMESPACE, default="", help="namespace of PROXY", shell_complete=complete_namespaces
+)
 @with_output
 @with_client
 def describe(client: Replicas, proxy: str, more: tuple[str, ...], namespace: str) -> CommandResult:

@@ -11,6 +11,7 @@ from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.completions import complete_namespaces, complete_proxies, complete_resources
 from pilot.cli.ctl.output import CommandResult, TextTable, kind_of, name_of, place_of
 from pilot.cli.ctl.replicas import Replicas
+from pilot.cli.ctl.request_texts import ANY_NAMESPACE
 from pilot.lib.xds_types import BY_SHORT_NAME
 
 
@@ -26,7 +27,9 @@ from pilot.lib.xds_types import BY_SHORT_NAME
     help="resource type: cds, eds, lds, rds, sds, ecds, wds (workloads and services of ztunnels), wads (policies of "
     "ztunnels), nds (DNS names), pcds (proxy config), bds (bootstrap)",
 )
-@click.option("-n", "--namespace", default="", help="namespace of PROXY", shell_complete=complete_namespaces)
+@click.option(
+    "-n", "--namespace", type=ANY_NAMESPACE, default="", help="namespace of PROXY", shell_complete=complete_namespaces
+)
 @click.option("-v", "--verbose", is_flag=True, help="also show how the objects affect the resource")
 @with_output
 @with_client

@@ -16,6 +16,7 @@ from deploy.operator.inputs import user_settings
 from deploy.operator.manifest import Installation, manifest_text, render_installation
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, with_cluster
+from pilot.cli.ctl.command import AliasGroup
 from pilot.cli.ctl.files import write_file
 from pilot.cli.ctl.object_diff import differences, objects_of
 from pilot.cli.ctl.output import write
@@ -104,7 +105,7 @@ def warn_of_local_images(objects: Iterable[dict[str, Any]]) -> None:
         click.echo(f"! {remark}", err=True)
 
 
-@click.group()
+@click.group(cls=AliasGroup)
 def manifest() -> None:
     """Print and compare the objects of an installation."""
 

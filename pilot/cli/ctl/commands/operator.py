@@ -18,6 +18,7 @@ from deploy.operator.inputs import read_operator
 from deploy.operator.manifest import in_apply_order, manifest_text
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, confirm, with_cluster
+from pilot.cli.ctl.command import AliasGroup
 from pilot.cli.ctl.files import read_files
 from pilot.cli.ctl.output import write
 from pilot.cli.ctl.progress import progress_reporter
@@ -40,7 +41,7 @@ _POLL_INTERVAL, _POLLS = 0.5, 120
 _REMOVED_KINDS = ("Deployment", "Service", "RoleBinding", "Role", "ClusterRoleBinding", "ClusterRole", "ServiceAccount")
 
 
-@click.group()
+@click.group(cls=AliasGroup)
 def operator() -> None:
     """Manage the operator, which reconciles the IstioOperators of a cluster."""
 

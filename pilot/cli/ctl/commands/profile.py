@@ -12,13 +12,14 @@ from deploy.operator.inputs import merge_inputs, profile_names, read_profile
 from deploy.operator.manifest import yaml_text
 from deploy.operator.settings_tree import value_at
 from pilot.cli.ctl.client import CommandError
+from pilot.cli.ctl.command import AliasGroup
 from pilot.cli.ctl.commands.manifest import operator_options, read_settings
 from pilot.cli.ctl.object_diff import text_difference
 from pilot.cli.ctl.output import write
 from pilot.lib.suggestion import did_you_mean
 
 
-@click.group()
+@click.group(cls=AliasGroup)
 def profile() -> None:
     """Inspect installation profiles, which are named sets of default settings."""
 

@@ -19,6 +19,7 @@ from pilot.cli.ctl.envoy_admin import open_admin
 from pilot.cli.ctl.output import CommandResult, TextTable
 from pilot.cli.ctl.proxy import ProxyTarget, find_client, find_status, with_proxy
 from pilot.cli.ctl.replicas import Replicas
+from pilot.cli.ctl.request_texts import ANY_NAMESPACE
 from pilot.cli.ctl.tables import clusters, endpoints, extensions, listeners, routes, secrets
 from pilot.cli.ctl.tables.filters import Filters
 from pilot.lib.suggestion import choices, did_you_mean
@@ -225,7 +226,9 @@ def bootstrap(target: ProxyTarget) -> CommandResult:
 
 @proxy_config.command(help=f"Show or change the log levels of a running Envoy.\n\n{PROXY} {ENVOY}")
 @click.argument("proxy", required=False, shell_complete=complete_proxies)
-@click.option("-n", "--namespace", default="", help="namespace of PROXY", shell_complete=complete_namespaces)
+@click.option(
+    "-n", "--namespace", type=ANY_NAMESPACE, default="", help="namespace of PROXY", shell_complete=complete_namespaces
+)
 @click.option("--envoy", metavar="URL", help="admin address of the Envoy, such as http://127.0.0.1:15000")
 @click.option(
     "--level",

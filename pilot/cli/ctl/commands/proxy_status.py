@@ -20,6 +20,7 @@ from pilot.cli.ctl.envoy import EnvoyDump
 from pilot.cli.ctl.output import FORMATS, CommandResult, Part, TextTable, watch
 from pilot.cli.ctl.proxy import ProxyTarget, describe_proxy, find_status, with_envoy, wrong_envoy
 from pilot.cli.ctl.replicas import Replicas
+from pilot.cli.ctl.request_texts import ANY_NAMESPACE
 from pilot.lib.text import one_line
 from pilot.lib.xds_types import BY_SHORT_NAME, find_type, short_name
 
@@ -41,6 +42,7 @@ _CONTEXT_LINES = 7  # context lines around a difference
 @click.option(
     "-n",
     "--namespace",
+    type=ANY_NAMESPACE,
     default="",
     help="only proxies in this namespace",
     shell_complete=complete_namespaces,

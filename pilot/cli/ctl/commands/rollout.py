@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pilot.cli.ctl.command import with_client, with_output
+from pilot.cli.ctl.command import AliasGroup, with_client, with_output
 from pilot.cli.ctl.completions import complete_namespaces
 from pilot.cli.ctl.output import CommandResult, TextTable, fit, fold
 from pilot.cli.ctl.replicas import Replicas
@@ -24,7 +24,7 @@ _FIELDS = 3
 """Maximum number of updated fields of a change that are shown without -v."""
 
 
-@click.group()
+@click.group(cls=AliasGroup)
 def rollout() -> None:
     """Show how far changes have been delivered to proxies."""
 

@@ -12,6 +12,7 @@ from pilot.cli.ctl.completions import complete_namespaces, complete_proxies
 from pilot.cli.ctl.output import CommandResult, TextTable
 from pilot.cli.ctl.proxy import ProxyTarget
 from pilot.cli.ctl.replicas import Replicas
+from pilot.cli.ctl.request_texts import ANY_NAMESPACE
 from pilot.cli.ctl.tables.secrets import FORM, read_certificates
 
 ROOTS = "ROOTCA"
@@ -22,7 +23,9 @@ _HEAD = ("ROOT", "NOT AFTER", "SHA-256", "TRUSTED BY")
 @click.command("rootca-compare")
 @click.argument("first", metavar="PROXY1", shell_complete=complete_proxies)
 @click.argument("second", metavar="PROXY2", shell_complete=complete_proxies)
-@click.option("-n", "--namespace", default="", help="namespace of both", shell_complete=complete_namespaces)
+@click.option(
+    "-n", "--namespace", type=ANY_NAMESPACE, default="", help="namespace of both", shell_complete=complete_namespaces
+)
 @with_output
 @with_client
 def rootca_compare(client: Replicas, first: str, second: str, namespace: str) -> CommandResult:

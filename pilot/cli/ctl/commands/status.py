@@ -11,6 +11,7 @@ from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.completions import complete_namespaces
 from pilot.cli.ctl.output import CommandResult, TextTable
 from pilot.cli.ctl.replicas import Replicas
+from pilot.cli.ctl.request_texts import ANY_NAMESPACE
 from pilot.lib.text import one_line
 
 _CONDITIONS = ("Accepted", "Programmed", "ResolvedRefs")
@@ -19,7 +20,9 @@ _HEAD = ("OBJECT", "PART", "ACCEPTED", "PROGRAMMED", "RESOLVED", "REASON")
 
 
 @click.command()
-@click.option("-n", "--namespace", help="only objects in this namespace", shell_complete=complete_namespaces)
+@click.option(
+    "-n", "--namespace", type=ANY_NAMESPACE, help="only objects in this namespace", shell_complete=complete_namespaces
+)
 @click.option("-k", "--kind", default="", help="only objects of this kind, such as httproute")
 @with_output
 @with_client

@@ -11,7 +11,7 @@ from deploy.chart.chart import installation_folder
 from deploy.operator.manifest import manifest_text
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, confirm, with_cluster
-from pilot.cli.ctl.command import with_output
+from pilot.cli.ctl.command import AliasGroup, with_output
 from pilot.cli.ctl.output import CommandResult, TextTable, write
 from pilot.config.validation.rules import is_dns_label
 from pilot.install.injectors import injection_conflicts, revision_of, tag_of
@@ -30,7 +30,7 @@ from pilot.kube.object_client import ObjectClient
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-@click.group()
+@click.group(cls=AliasGroup)
 def tag() -> None:
     """Manage revision tags: aliases for revisions that namespace labels can refer to."""
 

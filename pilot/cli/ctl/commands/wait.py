@@ -15,6 +15,7 @@ from pilot.cli.ctl.durations import parse_seconds
 from pilot.cli.ctl.files import read_files
 from pilot.cli.ctl.output import CommandResult
 from pilot.cli.ctl.replicas import Replicas
+from pilot.cli.ctl.request_texts import ANY_NAMESPACE
 from pilot.cli.ctl.rollout import Target, named_targets, rollout_table, wait_until_delivered
 from pilot.config.catalogue import CATALOGUE
 from pilot.config.group_kind import GroupKind
@@ -36,7 +37,14 @@ CONDITIONS = ("delivered", "distribution", "delete")
     show_default=True,
     help="delivered: the proxies have the objects; delete: they have their removal; distribution: as delivered",
 )
-@click.option("-n", "--namespace", default="", help="namespace of the objects", shell_complete=complete_namespaces)
+@click.option(
+    "-n",
+    "--namespace",
+    type=ANY_NAMESPACE,
+    default="",
+    help="namespace of the objects",
+    shell_complete=complete_namespaces,
+)
 @click.option("--timeout", default="60s", show_default=True, metavar="DURATION", help="maximum duration of the command")
 @click.option("--proxy", default=None, metavar="TEXT", help="only proxies whose names contain this text")
 @click.option("--generation", type=click.IntRange(1), help="generation of the object (default: that of the API server)")

@@ -12,7 +12,7 @@ import yaml
 
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, with_cluster
-from pilot.cli.ctl.command import with_output
+from pilot.cli.ctl.command import AliasGroup, with_output
 from pilot.cli.ctl.durations import parse_seconds
 from pilot.cli.ctl.output import CommandResult, TextTable, write
 from pilot.cli.ctl.request_texts import NAMESPACE as NAMESPACE_NAME
@@ -40,7 +40,7 @@ _namespace = click.option(
 _everywhere = click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="waypoints in all namespaces")
 
 
-@click.group()
+@click.group(cls=AliasGroup)
 def waypoint() -> None:
     """Create, list and delete waypoints."""
 

@@ -13,9 +13,11 @@ import yaml
 from pilot.cli.ctl.analyzers.analyzer import MUTATING_WEBHOOKS, REVISION
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, with_cluster
+from pilot.cli.ctl.command import AliasGroup
 from pilot.cli.ctl.connection import SYSTEM
 from pilot.cli.ctl.files import read_file, write_file
 from pilot.cli.ctl.output import write
+from pilot.cli.ctl.request_texts import ANY_NAMESPACE, NAMESPACE, OBJECT_NAME
 from pilot.cli.ctl.vm_files import VmOptions, VmWorkload, cluster_env, proxy_config, read_group
 from pilot.ingest.decode import listed_objects
 from pilot.ingest.files.documents import SyntaxFault, read_documents
@@ -35,23 +37,31 @@ EAST_WEST = "istio-eastwestgateway"
 SECRET_MODE, PUBLIC_MODE = 0o600, 0o644
 
 
-@click.group()
+@click.group(cls=AliasGroup)
 def workload() -> None:
     """Create WorkloadGroups, and configure machines outside Kubernetes that join the mesh."""
 
 
-@workload.group()
+@workload.group(cls=AliasGroup)
 def group() -> None:
     """Create WorkloadGroups."""
 
 
 @group.command()
-@click.option("--name", required=True, help="name of the WorkloadGroup")
-@click.option("-n", "--namespace", required=True, help="namespace of the workloads")
+@click.option("--name", type=OBJECT_NAME, required=True, help="name of the WorkloadGroup")
+@click.option("-n", "--namespace", type=NAMESPACE, required=True, help="namespace of the workloads")
 @click.option("-l", "--labels", multiple=True, metavar="NAME=VALUE,…", help="labels of the workloads")
 @click.option("-a", "--annotations", multiple=True, metavar="NAME=VALUE,…", help="annotations of the workloads")
 @click.option("-p", "--ports", multiple=True, metavar="NAME=PORT,…", help="ports of the workloads")
-@click.option("-s", "--serviceAccount", "account", default="default", show_default=True, help="their ServiceAccount")
+@click.option(
+    "-s",
+    "--serviceAccount",
+    "account",
+    type=OBJECT_NAME,
+    default="default",
+    show_default=True,
+    help="their ServiceAccount",
+)
 @click.option("--network", default="", help="their network")
 @click.option("--locality", default="", metavar="REGION/ZONE/SUBZONE", help="their locality")
 @click.option("-w", "--weight", type=click.IntRange(min=0, max=2**32 - 1), default=0, help="their weight")
@@ -102,7 +112,7 @@ def _port(name: str, text: str) -> int:
     return int(text)
 
 
-@workload.group()
+@workload.group(cls=AliasGroup)
 def entry() -> None:
     """Configure the machines of WorkloadEntries."""
 
@@ -122,7 +132,7 @@ class Location(NamedTuple):
 @entry.command()
 @click.option("-f", "--file", "path", default="", help="WorkloadGroup, instead of --name; - for standard input")
 @click.option("--name", default="", help="name of the WorkloadGroup")
-@click.option("-n", "--namespace", default="", help="namespace of the WorkloadGroup")
+@click.option("-n", "--namespace", type=ANY_NAMESPACE, default="", help="namespace of the WorkloadGroup")
 @click.option("-o", "--output", "folder", required=True, metavar="DIR", help="directory for the files")
 @click.option("--clusterID", "cluster_id", help="ID of the cluster (default: that of injected proxies)")
 @click.option("--ingressIP", "ingress_ip", default="", metavar="IP", help="address of the east-west gateway")

@@ -5,6 +5,7 @@ The `kubernetes` package supports exec plugins and OIDC tokens, and reports what
 
 from __future__ import annotations
 
+import base64
 import binascii
 import contextlib
 import logging
@@ -18,6 +19,7 @@ from typing import Any, Protocol
 from pilot.kube.access import Access, TlsFiles
 from pilot.kube.api_errors import ConfigurationError
 from pilot.kube.plain_credentials import read_access
+from pilot.lib.suggestion import choices
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Folder in which Kubernetes puts the token of a Pod and the root certificates of the API server."""
@@ -75,6 +77,8 @@ class KubeconfigFile:
         if self._context and self._context not in contexts:
             names = ", ".join(contexts) or "none"
             raise ConfigurationError(f"kubeconfig {self._path}: no context {self._context!r}; contexts are: {names}")
+        if reason := _find_fault(contents, self._context, [os.path.dirname(os.path.abspath(file)) for file in files]):
+            raise ConfigurationError(f"kubeconfig {self._path}: {reason}")
         if len(files) == 1:
             access = read_access(contents[0], self._context, os.path.dirname(os.path.abspath(files[0])))
             if access is not None:
@@ -181,6 +185,69 @@ def _parse(file: str) -> dict[str, Any]:
     ):
         raise ConfigurationError(f"kubeconfig {file}: not a kubeconfig: expected a mapping with a list of contexts")
     return dict(plain)
+
+
+_FILES = {"clusters": ("certificate-authority",), "users": ("client-certificate", "client-key")}
+"""Fields of clusters and users with the path of a file. With the suffix -data, they contain the file itself."""
+
+
+def _find_fault(contents: list[dict[str, Any]], context: str, folders: list[str]) -> str:
+    """Return what is missing for a context, or "".
+
+    The entries of the context, its cluster and its user are the first ones of the name in all files. Paths are relative
+    to the folder of the file that contains them.
+    """
+    name = context or next((str(c["current-context"]) for c in contents if c.get("current-context")), "")
+    selected, _ = _entry(contents, "contexts", "context", name)
+    for section, field in (("clusters", "cluster"), ("users", "user")):
+        wanted = (selected or {}).get(field)
+        if not wanted:
+            continue
+        if not any(_entries(content, section) for content in contents):
+            return f"the context {name!r} names the {field} {wanted!r}, and there is no list {section}"
+        entry, index = _entry(contents, section, field, wanted)
+        if index < 0:
+            known = [str(one.get("name")) for c in contents for one in _entries(c, section)]
+            return (
+                f"the context {name!r} names the {field} {wanted!r}, which is not in the list {section}"
+                f"{choices(str(wanted), known)}"
+            )
+        for file in _FILES[section]:
+            if fault := _file_fault(entry or {}, file, folders[index]):
+                return f"{section}[{wanted}].{field}.{fault}"
+    return ""
+
+
+def _entries(content: Mapping[str, Any], section: str) -> list[Mapping[str, Any]]:
+    entries = content.get(section)
+    return [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
+
+
+def _entry(
+    contents: list[dict[str, Any]], section: str, field: str, name: object
+) -> tuple[Mapping[str, Any] | None, int]:
+    """Return the first entry with a name, and the index of its file, or -1 if there is none."""
+    for index, content in enumerate(contents):
+        for one in _entries(content, section):
+            if one.get("name") == name:
+                value = one.get(field)
+                return (value if isinstance(value, dict) else None), index
+    return None, -1
+
+
+def _file_fault(fields: Mapping[str, Any], name: str, folder: str) -> str:
+    """Return the field and the reason if a certificate or key cannot be read, or ""."""
+    if data := fields.get(f"{name}-data"):
+        try:
+            base64.standard_b64decode(data)
+        except (TypeError, ValueError) as error:
+            pem = f"; for a PEM file, use {name} with its path" if str(data).startswith("-----BEGIN") else ""
+            return f"{name}-data: not base64: {error}{pem}"
+    elif isinstance(path := fields.get(name), str) and f"{name}-data" not in fields:
+        path = os.path.normpath(os.path.join(folder, path))
+        if not os.path.isfile(path):
+            return f"{name}: {path}: {'a folder, not a file' if os.path.isdir(path) else 'no such file'}"
+    return ""
 
 
 def _reason(error: Exception) -> str:

@@ -80,6 +80,10 @@ FILES = {
     "weight.yaml": "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: a, namespace: shop}\nspec: {rules: [{backendRefs: [{name: tea, port: 80, weight: -1}]}]}\n",
     "inject.config": "templates: {sidecar: '{{ .x '}\n",
     "cluster.yaml": "{current-context: w, contexts: [{name: w, context: {cluster: d, user: u}}], users: [{name: u, user: {}}], clusters: [{name: c, cluster: {}}]}",
+    "nouser.yaml": "{current-context: w, contexts: [{name: w, context: {cluster: c, user: admin}}], users: [{name: me, user: {}}], clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]}",
+    "nousers.yaml": "{current-context: w, contexts: [{name: w, context: {cluster: c, user: admin}}], clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]}",
+    "nocert.yaml": "{current-context: w, contexts: [{name: w, context: {cluster: c, user: me}}], users: [{name: me, user: {client-certificate: /nope/me.crt}}], clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]}",
+    "baddata.yaml": "{current-context: w, contexts: [{name: w, context: {cluster: c, user: me}}], users: [{name: me, user: {}}], clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1', certificate-authority-data: '-----BEGIN'}}]}",
     "scheme.yaml": "{current-context: w, contexts: [{name: w, context: {cluster: c, user: u}}], users: [{name: u, user: {}}], clusters: [{name: c, cluster: {server: '127.0.0.1:6443'}}]}",
     "metadata.yaml": VIRTUAL_SERVICE.replace("namespace: shop", "namespace: shop, lables: {a: b}"),
     "outside.yaml": VIRTUAL_SERVICE.replace("spec:\n  hosts: [tea]", "hosts: [tea]\nspec:"),
@@ -695,7 +699,7 @@ MISTAKES = [
     (
         "pilotctl tag list -c cluster.yaml",
         1,
-        "kubeconfig cluster.yaml: the context names 'd', which is not in the list clusters",
+        "kubeconfig cluster.yaml: the context 'w' names the cluster 'd', which is not in the list clusters; known: c",
     ),
     (
         "pilotctl tag list -c scheme.yaml",
@@ -879,6 +883,26 @@ MISTAKES = [
         "pilotctl wait vs.yaml",
         2,
         "Invalid value for 'KIND/NAME': 'vs.yaml' is a file: use -f vs.yaml",
+    ),
+    (
+        "pilotctl create-remote-secret -c nouser.yaml",
+        1,
+        "kubeconfig nouser.yaml: the context 'w' names the user 'admin', which is not in the list users; known: me",
+    ),
+    (
+        "pilotctl create-remote-secret -c nousers.yaml",
+        1,
+        "kubeconfig nousers.yaml: the context 'w' names the user 'admin', and there is no list users",
+    ),
+    (
+        "pilotctl tag list -c nocert.yaml",
+        1,
+        "kubeconfig nocert.yaml: users[me].user.client-certificate: /nope/me.crt: no such file",
+    ),
+    (
+        "pilotctl tag list -c baddata.yaml",
+        1,
+        "kubeconfig baddata.yaml: clusters[c].cluster.certificate-authority-data: not base64: Invalid base64-encoded string: number of data characters (5) cannot be 1 more than a multiple of 4; for a PEM file, use certificate-authority with its path",
     ),
     (
         "pilot-operator serve",

@@ -256,13 +256,13 @@ async def test_invalid_kubeconfig_is_reported(tmp_path: pathlib.Path) -> None:
         (
             b"{current-context: a, contexts: [{name: a, context: {cluster: b}}], clusters: [{name: a, cluster: {}}], users: []}",
             "",
-            "the context names 'b', which is not in the list clusters",
+            "the context 'a' names the cluster 'b', which is not in the list clusters; known: a",
         ),
         (b"contexts: []", "prod", "no context 'prod'; contexts are: none"),
         (
             b"{current-context: a, contexts: [{name: a, context: {cluster: a}}], clusters: 1}",
             "",
-            "expected lists of clusters, contexts and users, and a current-context",
+            "the context 'a' names the cluster 'a', and there is no list clusters",
         ),
     ],
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from pilot.lib.duration import Duration
+from pilot.settings.checks import Check
 
 FOREVER = Duration(2**63 - 1)
 
@@ -21,12 +22,14 @@ def setting(
     repeated: bool = False,
     may_be_empty: bool = False,
     maximum: float | None = None,
+    check: Check | None = None,
 ) -> Any:
     """Return a dataclass field that declares a setting.
 
     `about` is the description. `flag`, `short` and `env` are the names of the flag, its one-letter form and the
     environment variable. With `repeated`, each use of the flag adds one value to a tuple, and commas are literal. With
     `may_be_empty`, a variable that is set to "" overrides the default. A number with a `maximum` is at least 0.
+    `check` raises ValueError if a text is invalid.
     """
     metadata = {
         "about": about,
@@ -36,6 +39,7 @@ def setting(
         "repeated": repeated,
         "may_be_empty": may_be_empty,
         "maximum": maximum,
+        "check": check,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -61,6 +65,7 @@ class DeclaredSetting(NamedTuple):
     repeated: bool
     may_be_empty: bool
     maximum: float | None
+    check: Check | None
 
 
 def declared(sections: Any, path: tuple[str, ...] = (), title: str = "") -> Iterator[DeclaredSetting]:

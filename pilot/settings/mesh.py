@@ -7,6 +7,7 @@ import dataclasses
 
 from pilot.lib.duration import Duration, parse_duration
 from pilot.settings.ambient import AmbientSettings
+from pilot.settings.checks import one_of, prefix_of
 from pilot.settings.declaration import section, setting
 
 
@@ -33,10 +34,16 @@ class RegistrySettings:
         env="PILOT_ENABLE_IP_AUTOALLOCATE",
     )
     ip_autoallocate_ipv4: str = setting(
-        "240.240.0.0/16", "Prefix of allocated IPv4 addresses.", env="PILOT_IP_AUTOALLOCATE_IPV4_PREFIX"
+        "240.240.0.0/16",
+        "Prefix of allocated IPv4 addresses.",
+        env="PILOT_IP_AUTOALLOCATE_IPV4_PREFIX",
+        check=prefix_of(4),
     )
     ip_autoallocate_ipv6: str = setting(
-        "2001:2::/48", "Prefix of allocated IPv6 addresses.", env="PILOT_IP_AUTOALLOCATE_IPV6_PREFIX"
+        "2001:2::/48",
+        "Prefix of allocated IPv6 addresses.",
+        env="PILOT_IP_AUTOALLOCATE_IPV6_PREFIX",
+        check=prefix_of(6),
     )
     persistent_session_label: str = setting(
         "istio.io/persistent-session",
@@ -140,6 +147,7 @@ class PolicySettings:
         "Component that fetches key sets. false or istiod: the control plane. envoy: the proxies. true or "
         "hybrid: the proxies if a service in the mesh serves the key set, and otherwise the control plane.",
         env="PILOT_JWT_ENABLE_REMOTE_JWKS",
+        check=one_of("false", "istiod", "envoy", "true", "hybrid"),
     )
     largest_key_sets: int = setting(
         512 * 1024,

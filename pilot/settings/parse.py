@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -55,7 +56,7 @@ def load_sections(
     for d in settings:
         if d.env and (environ.get(d.env) or (d.may_be_empty and d.env in environ)):
             try:
-                values[d.path] = _in_range(read(environ[d.env], d.default), d)
+                values[d.path] = _checked(read(environ[d.env], d.default), d)
             except ValueError as error:
                 warnings.append(f"environment variable {d.env} is ignored: {error}")
         if texts := flag_texts.get(d.flag):
@@ -102,11 +103,13 @@ def _read_all(texts: Sequence[str], d: DeclaredSetting) -> Any:
     """
     if d.repeated:
         return tuple(filter(None, texts))
-    return _in_range(read(",".join(texts) if isinstance(d.default, tuple) else texts[-1], d.default), d)
+    return _checked(read(",".join(texts) if isinstance(d.default, tuple) else texts[-1], d.default), d)
 
 
-def _in_range(value: Any, d: DeclaredSetting) -> Any:
-    """Return a value. Raise ValueError if it is not between 0 and the setting's maximum."""
+def _checked(value: Any, d: DeclaredSetting) -> Any:
+    """Return a value. Raise ValueError if the setting's check or range excludes it."""
+    if d.check is not None:
+        d.check(value)
     if d.maximum is not None and not 0 <= value <= d.maximum:
         raise ValueError(f"{show(value)} is not between 0 and {d.maximum:g}")
     return value
@@ -120,7 +123,7 @@ def read(text: str, default: Any) -> Any:
         if text.isdecimal() and int(text):
             unit = "ms" if 0 < default < 1_000_000_000 else "s"
             raise ValueError(f"invalid duration {text!r}; did you mean {text}{unit}?")
-        return parse_duration(text)
+        return _read_duration(text)
     if isinstance(default, int):
         return flags.parse_int(text)
     if isinstance(default, float):
@@ -128,6 +131,16 @@ def read(text: str, default: Any) -> Any:
     if isinstance(default, tuple):
         return tuple(part.strip() for part in text.split(",") if part.strip())
     return text
+
+
+def _read_duration(text: str) -> Duration:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        days = re.fullmatch(r"(\d{1,5})(d|days?)", text, re.ASCII)
+        raise ValueError(
+            f"{error}: units are h, m, s and ms{f'; write {int(days[1]) * 24}h' if days else ''}"
+        ) from None
 
 
 def show(value: Any) -> str:

@@ -6,10 +6,11 @@ same for Istio's agent.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Mapping
 
-from pilot.lib.suggestion import did_you_mean
+from pilot.lib.suggestion import LONGEST, did_you_mean
 
 _CACHED = "a resource stays cached while any proxy uses it, and is rebuilt only when it changes"
 _LAZY = "a Sidecar is always evaluated when a proxy first needs it"
@@ -69,18 +70,26 @@ _OF_SERVICE = re.compile(
     r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)", re.ASCII
 )
 """Variables that Kubernetes sets for each Service of the namespace, such as istio-ingressgateway."""
+_SHORTEST, _ALMOST = 10, 0.95
+"""Minimum length of names, and minimum similarity to a known name, for warnings about other prefixes."""
 _MOST = 20
 """Maximum number of warnings about unknown variables."""
 
 
 def unknown(environ: Mapping[str, str], names: Iterable[str]) -> list[str]:
-    """Return a warning for each variable with a prefix of istiod's variables that is none of `names`."""
+    """Return a warning for each variable that is none of `names`, but has a prefix of istiod's variables or almost
+    one of the names."""
     known_names = {*names, *VARIABLES}
-    others = [name for name in sorted(environ) if _PREFIX.match(name) and name not in known_names]
-    others = [name for name in others if not _OF_SERVICE.fullmatch(name)]
+    others = [name for name in sorted(environ) if name not in known_names and not _OF_SERVICE.fullmatch(name)]
+    others = [name for name in others if _PREFIX.match(name) or _is_almost_known(name, known_names)]
     return [
         f"unknown environment variable {name} has no effect{did_you_mean(name, known_names)}" for name in others[:_MOST]
     ]
+
+
+def _is_almost_known(name: str, known_names: Iterable[str]) -> bool:
+    is_candidate = _SHORTEST <= len(name) <= LONGEST and "_" in name
+    return is_candidate and bool(difflib.get_close_matches(name, known_names, n=1, cutoff=_ALMOST))
 
 
 def paragraph(program: str = "istiod", variables: Mapping[str, str] = VARIABLES) -> str:

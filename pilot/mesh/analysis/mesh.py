@@ -11,6 +11,7 @@ from pilot.config.problem import ObjectRef, Problem, Problems, below, warning
 from pilot.derive import derived
 from pilot.mesh.analysis.check import Check
 from pilot.mesh.analysis.telemetry_provider import PARTS, check_provider, missing_support, needs_of
+from pilot.mesh.registry.auto_addresses import entries_without_address
 from pilot.mesh.registry.mesh_services import find_service, named_port, provider_service, provider_variables
 from pilot.mesh.registry.services import refs_by_hostname, service
 from pilot.mesh.security.authorizers import find_fault, is_authorizer
@@ -78,11 +79,27 @@ def _check_config(db: Mesh, mesh: MeshConfig) -> Problems:
                     f"caCertificates[{index}].pem",
                     "the certificate takes effect only if the mesh supports multiple roots",
                 )
+    yield from _check_prefixes(db)
     default = mesh.default_providers
     for field, part in PARTS.items():
         for index, name in enumerate(part.defaults(default)):
             yield from below(f"defaultProviders.{field}[{index}]", check_provider(db, name, part))
             yield from below(f"defaultProviders.{field}[{index}]", missing_support(db, needs_of(db, (name,), part), ()))
+
+
+def _check_prefixes(db: Mesh) -> Problems:
+    """Yield a warning for each exhausted prefix of allocated addresses."""
+    registry = db.settings.registry
+    prefixes = registry.ip_autoallocate_ipv4, registry.ip_autoallocate_ipv6
+    for version, prefix, number in zip((4, 6), prefixes, entries_without_address(db), strict=True):
+        if number:
+            whose = "1 ServiceEntry has" if number == 1 else f"{number} ServiceEntries have"
+            yield warning(
+                "exhausted-prefix",
+                "",
+                f"{whose} no allocated IPv{version} address, because the prefix {prefix} is exhausted: set "
+                f"PILOT_IP_AUTOALLOCATE_IPV{version}_PREFIX of the control plane to a larger one",
+            )
 
 
 def _check_networks(db: Mesh) -> Problems:

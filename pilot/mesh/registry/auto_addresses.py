@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import ipaddress
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Set
 from typing import Any, cast
 
 from pilot.config.kinds.istio import SERVICE_ENTRY
@@ -22,6 +22,8 @@ from pilot.mesh.tables.database import REMEMBERED, Mesh
 
 STEP = 100
 """Number of addresses that are examined in a step."""
+FAMILIES = 2
+"""Number of addresses of a host: one of each IP version."""
 OPT_OUT = "networking.istio.io/enable-autoallocate-ip"
 
 HostAddresses = Mapping[ObjectKey, Mapping[str, tuple[str, ...]]]
@@ -65,6 +67,9 @@ class _AllocatedAddresses(Derived[[], HostAddresses]):
             yield node
             return
         reached: list[Node] = []
+        db.touch(entries_without_address, (), reached)
+        yield from reached
+        reached.clear()
         after: HostAddresses = node.value
         for key in dict.fromkeys((*before, *after)):
             old, new = before.get(key, NO_HOSTS), after.get(key, NO_HOSTS)
@@ -93,6 +98,20 @@ def auto_addresses(db: Mesh, key: ObjectKey, host: str) -> tuple[str, ...]:
     return allocated_addresses(db).get(key, NO_HOSTS).get(host, ())
 
 
+@derived
+def entries_without_address(db: Mesh) -> tuple[int, int]:
+    """Return the numbers of ServiceEntries for which the IPv4 prefix and the IPv6 prefix have no free address."""
+    entries_without = [0, 0]
+    for key, by_host in allocated_addresses(db).items():
+        partial = [host for host, addresses in by_host.items() if len(addresses) < FAMILIES]
+        request = _request(db, key) if partial else None
+        from_status = {host for host, _ in request[2]} if request is not None else set()
+        texts = ["".join(by_host[host]) for host in partial if host not in from_status]
+        entries_without[0] += any("." not in text for text in texts)
+        entries_without[1] += any(":" not in text for text in texts)
+    return entries_without[0], entries_without[1]
+
+
 def needs_addresses(entry: Object[ServiceEntry]) -> bool:
     """Return True if addresses are allocated to a ServiceEntry.
 
@@ -111,10 +130,11 @@ def allocate(
 ) -> Generator[None, None, HostAddresses]:
     """Return the addresses in steps.
 
-    They are the addresses in the status of the ServiceEntry or, if there are none, the remembered ones or a free
-    address from each prefix. Addresses that are remembered for hosts that do not exist are used last.
+    They are the addresses in the status of the ServiceEntry or, if there are none, the remembered address or else a free
+    one from each prefix. Addresses that are remembered for hosts that do not exist are used last.
     """
     allocated: dict[ObjectKey, dict[str, tuple[str, ...]]] = {}
+    incomplete: dict[ObjectKey, dict[str, tuple[str, ...]]] = {}
     in_use: set[str] = set()
     oldest_first = sorted(requests.items(), key=lambda item: item[1][0])
     for key, (_, hosts, assigned, occupied) in oldest_first:
@@ -128,22 +148,24 @@ def allocate(
     for key, (_, hosts, _, _) in oldest_first if remembered else ():
         former, addresses_by_host = remembered.get(key, NO_HOSTS), allocated[key]
         for host in hosts if former else ():
-            addresses = former.get(host, ())
-            if host not in addresses_by_host and _are_from(addresses, prefixes) and in_use.isdisjoint(addresses):
+            addresses = _usable(former.get(host, ()), prefixes, in_use) if host not in addresses_by_host else ()
+            in_use.update(addresses)
+            if len(addresses) == len(prefixes):
                 addresses_by_host[host] = addresses
-                in_use.update(addresses)
+            elif addresses:
+                incomplete.setdefault(key, {})[host] = addresses
         yield
     reserved: list[str] = []
     for key, former in remembered.items():
         taken = allocated.get(key, NO_HOSTS)
         reserved += [address for host, addresses in former.items() if host not in taken for address in addresses]
         yield
-    free = [_free(prefix, in_use, reserved) for prefix in prefixes]
+    free = {prefix: _free(prefix, in_use, reserved) for prefix in prefixes}
     for key, (_, hosts, _, _) in oldest_first:
-        addresses_by_host = allocated[key]
+        addresses_by_host, partial = allocated[key], incomplete.get(key, NO_HOSTS)
         for host in hosts if len(addresses_by_host) < len(hosts) else ():
             if host not in addresses_by_host:
-                addresses_by_host[host] = yield from _take_one_each(free)
+                addresses_by_host[host] = yield from _complete(partial.get(host, ()), free)
         yield
     return {
         key: former if (former := remembered.get(key, NO_HOSTS)) == addresses else addresses
@@ -152,21 +174,28 @@ def allocate(
     }
 
 
-def _take_one_each(pools: list[Iterator[str | None]]) -> Generator[None, None, tuple[str, ...]]:
-    """Return the next address of each pool that has one, in steps."""
-    addresses: list[str] = []
-    for pool in pools:
+def _complete(
+    addresses: tuple[str, ...], free: Mapping[str, Iterator[str | None]]
+) -> Generator[None, None, tuple[str, ...]]:
+    """Return an address from each prefix that has one, in steps: one of `addresses`, or else the next free one."""
+    completed: list[str] = []
+    for prefix, pool in free.items():
+        own = next((address for address in addresses if _is_from(address, prefix)), None)
+        if own is not None:
+            completed.append(own)
+            continue
         for address in pool:
             if address is not None:
-                addresses.append(address)
+                completed.append(address)
                 break
             yield
-    return tuple(addresses)
+    return tuple(completed)
 
 
-def _are_from(addresses: tuple[str, ...], prefixes: tuple[str, ...]) -> bool:
-    """Return whether there is one address from each prefix."""
-    return len(addresses) == len(prefixes) and all(map(_is_from, addresses, prefixes))
+def _usable(addresses: tuple[str, ...], prefixes: tuple[str, ...], in_use: Set[str]) -> tuple[str, ...]:
+    """Return the first address from each prefix that is not in use."""
+    firsts = (next((a for a in addresses if a not in in_use and _is_from(a, prefix)), None) for prefix in prefixes)
+    return tuple(address for address in firsts if address is not None)
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -196,7 +225,7 @@ def _free(prefix: str, in_use: Iterable[str], reserved: Iterable[str]) -> Iterat
 
 @functools.lru_cache(maxsize=16)
 def _network(prefix: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
-    return ipaddress.ip_network(prefix)
+    return ipaddress.ip_network(prefix, strict=False)
 
 
 @functools.lru_cache(maxsize=1 << 16)

@@ -15,7 +15,7 @@ from pilot.ingest.batch import Batch
 from pilot.ingest.decode import decode_document
 from pilot.lib.duration import parse_duration
 from pilot.mesh.registry.auto_addresses import allocated_addresses
-from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.database import REMEMBERED, Mesh
 from pilot.settings.parse import load
 from testing.mesh.clock import VirtualClock
 from testing.mesh.objects import make
@@ -113,6 +113,21 @@ def test_addresses_of_deleted_entries_are_used_last() -> None:
     process.apply(entry("z", 3))
     process.apply(entry("w", 4))
     assert process.addresses() == {"y": "240.240.0.2", "z": "240.240.0.3", "w": "240.240.0.1"}
+
+
+def test_exhausted_prefix_changes_nothing_further() -> None:
+    process = Process(PILOT_IP_AUTOALLOCATE_IPV4_PREFIX="240.240.0.0/30")
+    process.apply(*(entry(f"e{n}", n) for n in range(1, 6)))
+    before = process.mesh.allocated_addresses.get(REMEMBERED)
+    process.batch.flush()
+    process.batch.flush()
+    assert process.mesh.allocated_addresses.get(REMEMBERED) is before
+    assert process.addresses() == {
+        "e1": "240.240.0.1", "e2": "240.240.0.2", "e3": "240.240.0.3", "e4": "2001:2::4", "e5": "2001:2::5"
+    }  # fmt: skip
+    process.delete("e1")
+    process.apply(entry("e2", 2))
+    assert process.addresses()["e4"] == "240.240.0.1"
 
 
 async def test_addresses_survive_a_restart(tmp_path: pathlib.Path) -> None:

@@ -80,6 +80,14 @@ def test_sections_have_the_loaded_defaults() -> None:
     assert settings.mesh.ambient == AmbientSettings()
 
 
+CHECKED = {
+    "PILOT_IP_AUTOALLOCATE_IPV4_PREFIX": "10.1.0.0/16",
+    "PILOT_IP_AUTOALLOCATE_IPV6_PREFIX": "fd00::/64",
+    "PILOT_JWT_ENABLE_REMOTE_JWKS": "envoy",
+}
+"""Values of settings with a check."""
+
+
 def sample(default: Any) -> tuple[str, Any]:
     """Return a text other than the default, and its parsed value."""
     if isinstance(default, bool):
@@ -107,6 +115,8 @@ def test_variable_sets_only_its_field() -> None:
             if declaration.env:
                 with rows.row(declaration.env):
                     text, value = sample(declaration.default)
+                    if declaration.check is not None:
+                        text = value = CHECKED[declaration.env]
                     path, ambient = ".".join(declaration.path), "mesh.ambient.enabled"
                     environ = {**(AMBIENT if path.startswith("mesh.ambient.") else {}), declaration.env: text}
                     enabled = {ambient: True} if AMBIENT.keys() & environ.keys() else {}
@@ -129,7 +139,33 @@ def test_flag_sets_only_its_field() -> None:
     ("variable", "text", "reason"),
     [
         ("PILOT_HTTP10", "yes", "'yes' is not a boolean: use true or false"),
-        ("PILOT_DEBOUNCE_AFTER", "soon", "invalid duration 'soon'"),
+        ("PILOT_DEBOUNCE_AFTER", "soon", "invalid duration 'soon': units are h, m, s and ms"),
+        ("DEFAULT_WORKLOAD_CERT_TTL", "7d", "invalid duration '7d': units are h, m, s and ms; write 168h"),
+        (
+            "PILOT_JWT_ENABLE_REMOTE_JWKS",
+            "proxy",
+            "'proxy' is not one of false, istiod, envoy, true, hybrid",
+        ),
+        (
+            "PILOT_IP_AUTOALLOCATE_IPV4_PREFIX",
+            "240.240.0.0",
+            "'240.240.0.0' has no prefix length; append it, as in 240.240.0.0/16",
+        ),
+        (
+            "PILOT_IP_AUTOALLOCATE_IPV4_PREFIX",
+            "240.240.0.0/32",
+            "'240.240.0.0/32' has no address to allocate; use a shorter prefix length, as in 240.240.0.0/16",
+        ),
+        (
+            "PILOT_IP_AUTOALLOCATE_IPV6_PREFIX",
+            "240.240.0.0/16",
+            "'240.240.0.0/16' is not an IPv6 prefix; write one such as 2001:2::/48",
+        ),
+        (
+            "PILOT_IP_AUTOALLOCATE_IPV6_PREFIX",
+            "x/48",
+            "'x/48' is not an address prefix; write one such as 2001:2::/48",
+        ),
         ("PILOT_XDS_MAX_TYPES", "64.0", "'64.0' is not an integer"),
         ("PILOT_XDS_MAX_TYPES", "６４", "'６４' is not an integer"),
         ("PILOT_TRACE_SAMPLING", "half", "'half' is not a number"),

@@ -188,6 +188,7 @@ def test_no_variable_is_both_read_and_without_effect() -> None:
         ("AMBIENT_ENABLE_XYZW", ""),
         ("ENABLE_NATIVE_SIDECAR", "; did you mean ENABLE_NATIVE_SIDECARS?"),
         ("ISTIO_Q", ""),
+        ("TOKEN_AUDIENCE", "; did you mean TOKEN_AUDIENCES?"),
     ],
 )
 def test_unknown_variable_has_one_warning(name: str, suggestion: str) -> None:

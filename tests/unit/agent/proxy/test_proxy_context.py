@@ -120,4 +120,6 @@ def test_worker_threads_by_flag_config_or_cpu_limit(
 def test_invalid_variable_keeps_its_default_with_a_warning() -> None:
     loaded: Any = load_sections(AgentSettings(), (), {"SECRET_TTL": "soon"})
     assert loaded.settings == AgentSettings()
-    assert loaded.warnings == ["environment variable SECRET_TTL is ignored: invalid duration 'soon'"]
+    assert loaded.warnings == [
+        "environment variable SECRET_TTL is ignored: invalid duration 'soon': units are h, m, s and ms"
+    ]

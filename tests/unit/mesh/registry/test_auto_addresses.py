@@ -9,6 +9,7 @@ import pytest
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.services import service
 from testing.mesh.objects import Plain, make, world
+from testing.mesh.problems import problems_of
 from testing.mesh.world import World, rows_of
 
 
@@ -95,3 +96,18 @@ def test_port_edit_of_another_entry_does_not_recompute() -> None:
     harness.mesh.on_run = lambda node: derivations.append(str(node.fn))
     assert addresses(harness, "y.example.com") == before
     assert "allocated_addresses" not in derivations
+
+
+def test_one_warning_reports_an_exhausted_prefix() -> None:
+    harness = world(
+        *(entry(f"x{i}", f"x{i}.example.com", "DNS", i) for i in (1, 2, 3, 4)),
+        PILOT_IP_AUTOALLOCATE_IPV4_PREFIX="240.240.0.0/30",
+    )
+    reports = [p for p in problems_of(harness) if p.code == "exhausted-prefix"]
+    assert [p.message for p in reports] == [
+        "1 ServiceEntry has no allocated IPv4 address, because the prefix 240.240.0.0/30 is exhausted: "
+        "set PILOT_IP_AUTOALLOCATE_IPV4_PREFIX of the control plane to a larger one"
+    ]
+    harness.set(rows_of([entry("x5", "x5.example.com", "DNS", 5)]))
+    reports = [p for p in problems_of(harness) if p.code == "exhausted-prefix"]
+    assert [p.message.partition(" no ")[0] for p in reports] == ["2 ServiceEntries have"]

@@ -1,0 +1,39 @@
+"""Checks of the values of settings. A check raises ValueError, with the fix, if the value is invalid."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+
+from pilot.lib.suggestion import did_you_mean
+
+Check = Callable[[str], None]
+
+
+def one_of(*values: str) -> Check:
+    """Return a check that a value is one of `values`."""
+
+    def check(text: str) -> None:
+        if text not in values:
+            raise ValueError(f"{text!r} is not one of {', '.join(values)}{did_you_mean(text, values)}")
+
+    return check
+
+
+def prefix_of(version: int) -> Check:
+    """Return a check that a value is an address prefix of an IP version, with a length, that has addresses to allocate."""
+    example, longest = ("240.240.0.0/16", 32) if version == 4 else ("2001:2::/48", 128)
+
+    def check(text: str) -> None:
+        if "/" not in text:
+            raise ValueError(f"{text!r} has no prefix length; append it, as in {example}")
+        try:
+            prefix = ipaddress.ip_network(text, strict=False)
+        except ValueError:
+            raise ValueError(f"{text!r} is not an address prefix; write one such as {example}") from None
+        if prefix.version != version:
+            raise ValueError(f"{text!r} is not an IPv{version} prefix; write one such as {example}")
+        if prefix.prefixlen == longest:
+            raise ValueError(f"{text!r} has no address to allocate; use a shorter prefix length, as in {example}")
+
+    return check

@@ -17,7 +17,9 @@ from pilot.debug.slices import collect_all
 from pilot.debug.sources import Sources
 from pilot.lib.metrics.metrics import Metrics
 from pilot.mesh.analysis.selector import selected_anywhere
-from pilot.mesh.security.credential_access import gateway_credentials
+from pilot.mesh.gateways.gateways import servers
+from pilot.mesh.model.credential_key import CredentialKey, parse_field
+from pilot.mesh.security.credential_access import certificate_fields, gateway_credentials, root_fields
 from pilot.mesh.tables.database import Mesh
 
 MOST = 500
@@ -38,6 +40,13 @@ class Validity(NamedTuple):
     ends: float
 
 
+class SecretUse(NamedTuple):
+    """A Gateway that refers to a Secret, and the hosts of its servers that do."""
+
+    gateway: ObjectKey
+    hosts: tuple[str, ...]
+
+
 class Material(NamedTuple):
     """Certificates in an object, as PEM. `name` identifies the object."""
 
@@ -52,11 +61,18 @@ async def list_certificates(sources: Sources) -> list[dict[str, Any]]:
     """
     users: dict[str, list[str]] = {}
     for name, gateway in await collect_all(_uses(sources.db)):
-        users.setdefault(name, []).append(gateway)
+        users.setdefault(name, []).append(f"Gateway {gateway.namespace}/{gateway.name}")
     of_secrets = await asyncio.to_thread(validity, material(sources.db))
     return [
         {**one._asdict(), "usedBy": users.get(one.name, [])} for one in [*of_authority(sources.metrics), *of_secrets]
     ]
+
+
+async def uses_of_secret(sources: Sources, secret: ObjectRef) -> list[SecretUse]:
+    """Return the Gateways that refer to a Secret."""
+    db, name = sources.db, _name(secret)
+    gateways = [gateway for other, gateway in await collect_all(_uses(db)) if other == name]
+    return [SecretUse(gateway, tuple(dict.fromkeys(_hosts_with(db, gateway, name)))) for gateway in gateways]
 
 
 def of_authority(metrics: Metrics) -> list[Validity]:
@@ -72,7 +88,7 @@ def material(db: Mesh) -> list[Material]:
 
 def of_secret(key: ObjectKey | ObjectRef, data: Mapping[str, bytes]) -> Iterator[Material]:
     """Yield the certificate chain and the root in the data of a Secret."""
-    return (Material(f"Secret {key.namespace}/{key.name}", pem) for pem in _certificates(data))
+    return (Material(_name(key), pem) for pem in _certificates(data))
 
 
 def _certificates(data: Mapping[str, bytes]) -> Iterable[bytes]:
@@ -92,17 +108,34 @@ def validity(items: Iterable[Material]) -> list[Validity]:
     return [Validity(name, *period) for name, period in periods if period is not None]
 
 
-def _uses(db: Mesh) -> Iterator[tuple[str, str]]:
-    """Yield each Secret that a Gateway refers to, and the Gateway."""
+def _name(key: ObjectKey | ObjectRef) -> str:
+    return f"Secret {key.namespace}/{key.name}"
+
+
+def _uses(db: Mesh) -> Iterator[tuple[str, ObjectKey]]:
+    """Yield the name of each Secret that a Gateway refers to, and the Gateway."""
     for key in GATEWAY.all_keys(db):
-        names = dict.fromkeys(
-            f"Secret {name.namespace}/{one}"
+        credentials = (
+            credential
             for namespace in _router_namespaces(db, key)
-            for name in sorted(frozenset[Any]().union(*gateway_credentials(db, key, namespace)))
-            for one in name.names
-            if name.source != "ConfigMap"
+            for credential in sorted(frozenset[Any]().union(*gateway_credentials(db, key, namespace)))
         )
-        yield from ((name, f"Gateway {key.namespace}/{key.name}") for name in names)
+        yield from ((name, key) for name in dict.fromkeys(_secret_names(credentials)))
+
+
+def _hosts_with(db: Mesh, gateway: ObjectKey, secret: str) -> Iterator[str]:
+    """Yield the hosts of the servers of a Gateway that refer to a Secret."""
+    namespaces = _router_namespaces(db, gateway)
+    for server in servers(db, gateway):
+        fields = (*certificate_fields(server.tls), *root_fields(server.tls)) if server.tls is not None else ()
+        credentials = (parse_field(field, namespace) for field in fields for namespace in namespaces)
+        if secret in _secret_names(filter(None, credentials)):
+            yield from server.hosts
+
+
+def _secret_names(credentials: Iterable[CredentialKey]) -> Iterator[str]:
+    of_secrets = (credential for credential in credentials if credential.source != "ConfigMap")
+    return (f"Secret {credential.namespace}/{name}" for credential in of_secrets for name in credential.names)
 
 
 def _router_namespaces(db: Mesh, key: ObjectKey) -> list[str]:

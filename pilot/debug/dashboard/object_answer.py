@@ -10,7 +10,7 @@ from pilot.config.kinds.kubernetes import SECRET
 from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef, Problem, plain_problem, plain_ref
 from pilot.debug import certificates
-from pilot.debug.dashboard.mesh import links_of_route, problem_hosts
+from pilot.debug.dashboard.mesh import gateways_of_proxy, links_of_route, problem_hosts
 from pilot.debug.hidden_services import SidecarEffect, effects_of_sidecar
 from pilot.debug.object_delivery import find_delivery, find_key
 from pilot.debug.page import Refused
@@ -22,6 +22,8 @@ from pilot.mesh.registry.services import refs_by_hostname, service_refs
 from pilot.mesh.tables.database import Mesh
 
 MAX_PROBLEMS = 100
+MAX_USERS, MAX_HOSTS = 20, 10
+"""Maximum number of the Gateways of a Secret and of their proxies, and of the hosts of a Gateway."""
 
 
 async def describe_object(sources: Sources, ref: ObjectRef) -> dict[str, Any]:
@@ -63,6 +65,7 @@ async def describe_object(sources: Sources, ref: ObjectRef) -> dict[str, Any]:
         "derivedFrom": [plain_ref(parent) for parent in origin.parents] if origin is not None else [],
         "hosts": [_destination(sources.db, host) for host in hosts] if ref.kind == VIRTUAL_SERVICE.id else [],
         "certificates": [validity._asdict() for validity in ends],
+        "usedBy": await _gateways_with(sources, ref) if is_secret else [],
         "problems": [plain_problem(p) for p in problems],
         "routeProblems": [plain_problem(p) for p in await _route_problems(sources, ref, every)],
         "effects": [effect.plain() for effect in await _sidecar_effects(sources, ref)],
@@ -83,6 +86,25 @@ def _destination(db: Mesh, host: str) -> dict[str, str]:
         )
         similar = f"{name}.{names}.{domain}" if names else ""
     return {"host": host, "namespace": ref.namespace if ref is not None else "", "similar": similar}
+
+
+async def _gateways_with(sources: Sources, secret: ObjectRef) -> list[dict[str, Any]]:
+    """Return the Gateways that use a Secret, the hosts of these servers, and the first of the Gateway's proxies."""
+    uses = await certificates.uses_of_secret(sources, secret)
+    selected = await collect_all((c, gateways_of_proxy(sources.db, c.proxy_key)) for c in sources.fleet.connections())
+    users = []
+    for use in uses[:MAX_USERS]:
+        proxies = [{"id": c.id, "name": c.proxy.id} for c, gateways in selected if use.gateway in gateways]
+        users.append(
+            {
+                "gateway": plain_ref(ObjectRef(GATEWAY.id, *use.gateway)),
+                "hosts": use.hosts[:MAX_HOSTS],
+                "moreHosts": max(0, len(use.hosts) - MAX_HOSTS),
+                "proxies": proxies[:MAX_USERS],
+                "total": len(proxies),
+            }
+        )
+    return users
 
 
 async def _sidecar_effects(sources: Sources, ref: ObjectRef) -> list[SidecarEffect]:

@@ -17,6 +17,8 @@ from pilot.ingest.files.object_text import read_text
 from testing.mesh.debug_server import sources
 from testing.mesh.objects import make, world
 from testing.mesh.problems import problems_of
+from testing.mesh.world import proxy
+from tests.unit.debug.dashboard.test_fleet import connection
 
 RULE = ObjectRef(GroupKind(NETWORKING, "DestinationRule"), "a", "r")
 TEXT = """# A comment of the file
@@ -101,3 +103,20 @@ async def test_gateway_lists_errors_of_its_routes_and_a_missing_host_has_a_sugge
     answer = await describe_object(pages, ObjectRef(GroupKind(NETWORKING, "VirtualService"), "a", "r"))
     host = {"host": "web.accunts.svc.cluster.local", "namespace": "", "similar": "web.accounts.svc.cluster.local"}
     assert answer["hosts"] == [host]
+
+
+async def test_secret_names_the_gateways_that_use_it_with_their_hosts_and_proxies() -> None:
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "cert", "namespace": "a"}, "data": {}}
+    tls = "tls: {mode: SIMPLE, credentialName: cert}"
+    servers = (
+        f"[{{port: {{number: 443, name: https, protocol: HTTPS}}, hosts: [x.example], {tls}}}, "
+        "{port: {number: 80, name: http, protocol: HTTP}, hosts: [y.example]}]"
+    )
+    mesh = world(secret, make("Gateway", "g", f"{{selector: {{app: gateway}}, servers: {servers}}}", "a"))
+    router = connection("gateway-0.a")
+    router.proxy = proxy("router", "gateway-0", "a", "10.0.0.9", {"app": "gateway"})
+    router.proxy_key = mesh.connect(router.proxy)
+    answer = await describe_object(sources(mesh.mesh, router), ObjectRef(GroupKind("", "Secret"), "a", "cert"))
+    [user] = answer["usedBy"]
+    assert (user["gateway"]["name"], user["hosts"], user["total"]) == ("g", ("x.example",), 1)
+    assert user["proxies"][0]["name"] == "gateway-0.a"

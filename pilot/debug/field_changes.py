@@ -57,7 +57,7 @@ def _compare_objects(old: Object[Any], new: Object[Any]) -> Iterator[tuple[str, 
 
 def _compare_slices(old: EndpointSlice, new: EndpointSlice) -> Iterator[tuple[str, Any, Any]]:
     """Yield the fields of an EndpointSlice that differ. Endpoints are compared by address, because their order has no
-    meaning. A new or removed endpoint has its readiness as value."""
+    meaning: those that are not ready come first. A new or removed endpoint has its readiness as value."""
     yield from _compare("addressType", old.address_type, new.address_type)
     yield from _compare("ports", old.ports, new.ports)
     if old.endpoints == new.endpoints:
@@ -66,7 +66,8 @@ def _compare_slices(old: EndpointSlice, new: EndpointSlice) -> Iterator[tuple[st
         yield from _compare("endpoints", old.endpoints, new.endpoints)
         return
     before, after = ({one.addresses: one for one in of.endpoints} for of in (old, new))
-    for addresses in dict.fromkeys((*before, *after)):
+    every = dict.fromkeys((*before, *after))
+    for addresses in sorted(every, key=lambda one: _readiness(after.get(one)) != "not ready"):
         path, first, last = f"endpoints[{', '.join(addresses[:2])}]", before.get(addresses), after.get(addresses)
         if first is None or last is None:
             yield path, _readiness(first), _readiness(last)

@@ -144,8 +144,40 @@ async def test_rejection_is_attributed_to_the_object_that_causes_it(page: Any, m
     outcome = {"proxies": 2, "unchanged": 0, "acknowledged": 1, "nacked": 1, "disconnected": 0}
     mesh.changes.finish(7, types.SimpleNamespace(**outcome, **times))
     row = page.locator(".recent li", has_text="changed VirtualService a/later")
-    await row.locator(".delivery a").wait_for()
-    assert "1 rejects VirtualService b/r" in await row.inner_text()
+    await row.locator(".late a").wait_for()
+    assert "1 proxy rejects it because of VirtualService b/r" in await row.inner_text()
+    assert await row.locator(".bar .bad").is_visible()
+
+
+async def test_older_change_that_causes_an_error_stays_on_the_first_page(page: Any, mesh: Sources) -> None:
+    mesh.changes.record(1, [ChangedObject("add", NETWORKING, "VirtualService", "b", "r")], 1, 0, 0)
+    for number in range(2, 14):
+        changed = ChangedObject("add", NETWORKING, "VirtualService", "a", f"later-{number}")
+        mesh.changes.record(number, [changed], 1, 0, 0)
+    await page.locator(".recent li", has_text="added VirtualService b/r has an error").wait_for()
+    assert await page.locator(".recent li").count() == 8
+    await page.locator("#recent h2 a", has_text="5 more changes").click()
+    await page.locator("#view .change").nth(12).wait_for()
+
+
+async def test_change_of_an_endpoint_slice_names_endpoints(page: Any, mesh: Sources) -> None:
+    states = {"10.0.0.1": ("absent", "not ready"), "10.0.0.2": ("ready", "absent"), "10.0.0.3": ("absent", "ready")}
+    fields = tuple(FieldChange(f"endpoints[{address}]", *values) for address, values in states.items())
+    fields += (FieldChange("endpoints[10.0.0.4].conditions.ready", "true", "false"),)
+    changed = ChangedObject("update", "discovery.k8s.io", "EndpointSlice", "a", "web", fields=fields)
+    mesh.changes.record(1, [changed], 0, 1, 0)
+    row = page.locator(".recent li", has_text="EndpointSlice a/web")
+    await row.wait_for()
+    assert "endpoint 10.0.0.1 added, not ready, and 3 more endpoints" in await row.inner_text()
+    await page.goto(f"{page.url.partition('#')[0]}#/changes")
+    lines = page.locator(".fields li")
+    await lines.first.wait_for()
+    assert [await line.inner_text() for line in await lines.all()] == [
+        "endpoint 10.0.0.1 added, not ready",
+        "endpoint 10.0.0.2 removed",
+        "endpoint 10.0.0.3 added",
+        "endpoint 10.0.0.4 is not ready any more",
+    ]
 
 
 async def test_service_begins_with_its_proxies_that_have_problems(page: Any) -> None:

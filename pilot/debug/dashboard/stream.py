@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from pilot.debug.dashboard.findings import (
     find_all,
 )
 from pilot.debug.dashboard.fleet import ProxyRow, ProxyRows
+from pilot.debug.dashboard.gists import gists_of_added
 from pilot.debug.dashboard.graph import CachedGraph
 from pilot.debug.dashboard.mesh import (
     MeshContext,
@@ -77,6 +79,7 @@ class EventStream:
         self._counters = (0, 0, 0.0)
         self._certificates: list[dict[str, Any]] = []
         self._faults: tuple[int, list[Fault]] = (-1, [])
+        self._gists: tuple[tuple[int, ...], dict[str, str]] = ((), {})
         self._findings: list[dict[str, Any]] = []
 
     async def events(self) -> AsyncIterator[bytes]:
@@ -219,6 +222,9 @@ class EventStream:
         else:
             plain = self._shown["problems"]
         log, now = sources.changes, time.time()
+        basis = (log.number, sources.db.revision, self._rows.summary(now)["proxies"])
+        if self._gists[0] != basis:
+            self._gists = basis, await gists_of_added(sources, islice(log, CHANGES))
         rows = self._rows.unhealthy(now)
         self._unhealthy = await collect_all(_unhealthy(sources.db, row, self._rows.key_of(row), now) for row in rows)
         unhealthy = [
@@ -231,6 +237,7 @@ class EventStream:
             "fleet": self._rows.summary(now) | {"unhealthy": unhealthy},
             "problems": plain,
             "changes": log.list_plain(self._errors, CHANGES),
+            "gists": self._gists[1],
         }
 
 

@@ -59,7 +59,7 @@ def test_innermost_fields_that_differ_have_both_values(old: str, new: str, expec
         (
             [at("10.0.0.1"), at("10.0.0.2")],
             [at("10.0.0.3", conditions="{ready: false}"), at("10.0.0.2")],
-            [("endpoints[10.0.0.1]", "ready", "absent"), ("endpoints[10.0.0.3]", "absent", "not ready")],
+            [("endpoints[10.0.0.3]", "absent", "not ready"), ("endpoints[10.0.0.1]", "ready", "absent")],
         ),
         ([at("10.0.0.1"), at("10.0.0.2")], [at("10.0.0.2"), at("10.0.0.1")], []),
         (

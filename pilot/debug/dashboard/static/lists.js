@@ -1,8 +1,8 @@
 // Lists: problems, proxies, changes and certificates.
 import { ago, bytes, clock, command, count, duration, fold, h, link, list, mark, nameOf, number, objectLink, section, serviceLink, span, table, to, toObject, toProxy, zone } from "./dom.js";
-import { changeName, isUsed, listed, proxyName, STATE, STATE_TEXT, stateText, unhealthyItem } from "./answer.js";
+import { changeName, isUsed, listed, proxyName, rejecting, silent, STATE, STATE_TEXT, stateText, unhealthyItem } from "./answer.js";
 
-const MOST = 100, RECENT = 8, NAMED = 3, MANY = 100, DAY = 86400;
+const MOST = 100, RECENT = 8, MOST_CAUSES = 16, NAMED = 3, MANY = 100, DAY = 86400;
 export const LEVEL = { error: "bad", warning: "warn", info: "note" };
 
 export const problemLink = (problem) => (problem.kind ? link(toObject({ ...problem, group: problem.group || "", namespace: problem.namespace || "" }, problem.path || ""), `${problem.kind} ${nameOf(problem)}`) : h("b", {}, problem.file || "file"));
@@ -57,19 +57,19 @@ export function drawProxies(answer, query, now, go) {
   ];
 }
 
-// How far a change has been delivered: a bar and numbers. The tooltip has the times and the costs.
+// How far a change has been delivered: a bar and numbers, and which proxies lack it. The tooltip has the times and the costs.
 export function delivery(change, { unhealthy }) {
   const total = change.proxies - (change.unchanged || 0);
   if (!total) return h("span", { class: "delivery soft", title: cost(change) }, "affected no proxy");
   const earlier = unhealthy.filter((row) => row.state === "refused" && row.error_since < change.time); // they rejected an earlier change too
-  const before = Math.min(change.refused || 0, earlier.length), refused = (change.refused || 0) - before;
+  const refused = change.refused || 0, before = Math.min(refused, earlier.length), own = refused - before, isSilent = (change.seconds || 0) > 10;
   const causes = [...new Map(earlier.flatMap((row) => row.causes.slice(0, 1)).map((ref) => [toObject(ref), ref])).values()];
-  const done = change.acknowledged || 0, gone = change.gone || 0, pending = change.done ? 0 : total - done - (change.refused || 0) - gone;
-  const bar = h("span", { class: "bar", role: "img", "aria-label": `${done} of the ${total} proxies that it affected have it` }, h("i", { class: "ok", style: { width: `${(100 * done) / total}%` } }), h("i", { class: "bad", style: { width: `${(100 * refused) / total}%` } }));
-  const more = [refused && `${number(refused)} ${refused === 1 ? "rejects" : "reject"} it`, before && [`${number(before)} ${before === 1 ? "rejects" : "reject"} `, causes.length ? listed(causes.map((ref) => objectLink(ref))) : "an earlier one"],
-    pending > 0 && ((change.seconds || 0) > 10 ? link(`${to("proxies")}?state=stale`, `${number(pending)} ${STATE_TEXT.stale}`) : `${number(pending)} ${STATE_TEXT.waiting}`), gone && `${number(gone)} disconnected`].filter(Boolean);
-  const lasts = !change.done && `for ${span(change.seconds || 0)}`;
-  return h("span", { class: "delivery", title: cost(change) }, bar, h("span", { class: refused ? "bad" : "" }, `${number(done)}/${number(total)}`, more.map((part) => [", ", part])), lasts ? h("span", { class: "soft" }, lasts) : null);
+  const done = change.acknowledged || 0, gone = change.gone || 0, pending = change.done ? 0 : total - done - refused - gone;
+  const share = (level, n) => (n > 0 ? h("i", { class: level, style: { flexGrow: String(n) } }) : null);
+  const bar = h("span", { class: "bar", role: "img", "aria-label": `${done} of the ${total} proxies that it affected have it` }, share("ok", done), share("bad", refused), share(isSilent ? "warn" : "busy", pending), share("", gone));
+  const late = [own && h("span", { class: "bad" }, `${rejecting(own)} it`), before && [h("span", { class: "bad" }, `${rejecting(before)} it`), " because of ", causes.length ? listed(causes.map((ref) => objectLink(ref))) : "an earlier change"],
+    pending > 0 && (isSilent ? link(`${to("proxies")}?state=stale`, silent(pending)) : `${count(pending, "proxy is", "proxies are")} ${STATE_TEXT.waiting}`), gone && `${count(gone, "proxy", "proxies")} disconnected`, !change.done && `for ${span(change.seconds || 0)}`].filter(Boolean);
+  return [h("span", { class: "delivery", title: cost(change) }, bar, `${number(done)}/${number(total)}`), late.length ? h("span", { class: "late" }, late.map((part, index) => [index ? (part === late[late.length - 1] && !change.done ? " " : ", ") : "", part])) : null];
 }
 
 // What a change made the control plane compute and send, and how long that took.
@@ -93,36 +93,53 @@ function errorMark(one, problems) {
 
 // The fields of an object that changed, with their old and new values. Values of Secrets are not sent.
 const value = (text) => (text ? h("code", {}, text) : "not set");
-export const fieldChange = ({ path, old, new: next }) => [h("code", {}, path), old || next ? [": ", value(old), " → ", value(next)] : " changed"];
+const ENDPOINT = /^endpoints\[(.+?)\](\.conditions\.ready)?$/;
+const isEndpoint = ({ path }) => ENDPOINT.test(path);
+export const fieldChange = (field) => (isEndpoint(field) ? endpointChange(field) : setting(field));
+const setting = ({ path, old, new: next }) => [h("code", {}, path), old || next ? [": ", value(old), " → ", value(next)] : " changed"];
+// An endpoint of an EndpointSlice that was added or removed. An endpoint that is absent has no readiness.
+const endpointChange = ({ path, old, new: next }) => ["endpoint ", h("code", {}, path.match(ENDPOINT)[1]), " ", next === "absent" ? "removed" : old === "absent" ? `added${next === "ready" ? "" : `, ${next}`}` : next === "false" ? "is not ready any more" : "has become ready"];
+const moreFields = (fields) => (fields.every(isEndpoint) ? count(fields.length, "more endpoint") : count(fields.length, "more field"));
+const gistOf = (one, gists) => (one.action === "add" ? gists[`${one.kind} ${nameOf(one)}`] || "" : "");
 const fieldsOf = (one) => (one.fields?.length ? h("ul", { class: "fields" }, one.fields.map((field) => h("li", {}, fieldChange(field)))) : null);
 
 const changed = (one, problems) => [`${ACTION[one.action]} `, one.kind === "MeshConfig" ? h("b", {}, `${one.kind} ${one.name}`) : objectLink(one), errorMark(one, problems)];
 const origin = (one) => [one.source ? h("span", { class: "soft" }, ` from ${one.source.startsWith("/") ? one.source.split("/").slice(-2).join("/") : one.source}`) : null, one.manager ? h("span", { class: "soft" }, ` by ${one.manager}`) : null];
 const when = (change) => h("span", {}, h("time", {}, clock(change.time, true)), h("span", { class: "soft age", "data-time": change.time }, ago(change.time)));
 
-export function changeItem(change, { problems: { items }, fleet }) {
-  const objects = change.objects.map((one) => h("li", {}, changed(one, items), origin(one), fieldsOf(one)));
+export function changeItem(change, { problems: { items }, fleet, gists }) {
+  const objects = change.objects.map((one) => h("li", {}, changed(one, items), gistOf(one, gists) ? `: ${gistOf(one, gists)}` : "", origin(one), fieldsOf(one)));
   const more = change.total + change.endpoints - objects.length;
   const list = h("ul", {}, objects, more > 0 ? h("li", { class: "soft" }, `and ${count(more, "more object")}`) : null);
   return h("li", { class: "change" }, h("div", { class: "line" }, when(change), delivery(change, fleet)), objects.length > 3 ? fold(`change ${change.number}`, changeName(change), false, list) : list);
 }
 
-// The last changes above the graph, in one line each.
+// The changes that are the last of an object which has an error or is named in a sentence about the mesh.
+function causesIn({ changes, findings }) {
+  const named = new Set(findings.flatMap(({ parts }) => parts.map((part) => (part.href || "").split("?")[0])));
+  return changes.filter((change) => change.errors.length || change.objects.map((one) => toObject(one)).filter((href) => named.delete(href)).length);
+}
+
+// The last changes above the graph, in one line each. Those that cause what is wrong now are always among them.
 export function recentChanges(state) {
-  const changes = state.changes.slice(0, RECENT);
+  const { changes } = state, causes = new Set(causesIn(state).slice(0, MOST_CAUSES)), others = Math.max(0, RECENT - causes.size);
+  const first = new Set(changes.filter((change) => !causes.has(change)).slice(0, others)), shown = changes.filter((change) => causes.has(change) || first.has(change)), rest = changes.length - shown.length;
   return [
-    h("h2", {}, link(to("changes"), "What changed")),
-    changes.length ? h("ul", { class: "recent" }, changes.map((change) => h("li", {}, h("time", {}, clock(change.time, true)), h("span", { class: "what" }, brief(change, state.problems.items)), delivery(change, state.fleet)))) : h("p", { class: "none" }, "Nothing has changed since the control plane started."),
+    h("h2", {}, link(to("changes"), "What changed"), rest ? h("small", {}, link(to("changes"), `${count(rest, "more change")}`)) : null),
+    changes.length ? h("ul", { class: "recent" }, shown.map((change) => h("li", {}, h("time", {}, clock(change.time, true)), h("span", { class: "what" }, brief(change, state)), delivery(change, state.fleet)))) : h("p", { class: "none" }, "Nothing has changed since the control plane started."),
   ];
 }
 
 // The first objects of a change, those with errors first, and the number of the others.
-function brief(change, problems) {
+function brief(change, { problems: { items }, gists }) {
   const total = change.total + change.endpoints;
   if (total > MANY) return count(total, "object");
-  const first = [...change.objects].sort((a, b) => Boolean(errorOfObject(b, problems)) - Boolean(errorOfObject(a, problems))).slice(0, NAMED), rest = total - first.length;
-  const fields = change.objects.flatMap((one) => one.fields || []), others = fields.length - 1;
-  return [first.map((one, index) => [index ? ", " : "", changed(one, problems)]), fields.length ? h("span", { class: "soft field" }, " ", fieldChange(fields[0]), others > 0 ? ` and ${count(others, "more field")}` : "") : null, rest > 0 ? h("span", { class: "soft" }, ` and ${count(rest, "more object")}`) : null];
+  const first = [...change.objects].sort((a, b) => Boolean(errorOfObject(b, items)) - Boolean(errorOfObject(a, items))).slice(0, NAMED), rest = total - first.length;
+  const fields = change.objects.flatMap((one) => one.fields || []), others = fields.length - 1, gist = first.map((one) => gistOf(one, gists)).find(Boolean);
+  return [
+    first.map((one, index) => [index ? ", " : "", changed(one, items)]), gist ? h("span", { class: "soft" }, `: ${gist}`) : null,
+    fields.length ? h("span", { class: "soft field" }, " ", fieldChange(fields[0]), others > 0 ? `${isEndpoint(fields[0]) ? "," : ""} and ${moreFields(fields.slice(1))}` : "") : null, rest > 0 ? h("span", { class: "soft" }, ` and ${count(rest, "more object")}`) : null,
+  ];
 }
 
 export function drawChanges(state, query) {

@@ -49,15 +49,16 @@ function listing(every, first, marks) {
   }));
 }
 
-// The number of proxies that the object affects, and the reason for which some of them lack its last change.
-function delivered(delivery, usedBy, { unhealthy }) {
+// The number of proxies that the object affects, and the reason for which some of them lack its last change. The delivery
+// of an object with an error is no sign of health.
+function delivered(delivery, usedBy, isFaulty, { unhealthy }) {
   const { affected, acknowledged, lacking } = delivery, time = delivery.since || delivery.time, since = time ? ` since ${clock(time, true)}` : "";
   const rest = delivery.refused + delivery.starting + delivery.waiting + delivery.sent + delivery.unknown - lacking.length;
   const reasons = lacking.length ? h("ul", { class: "items" }, lacking.map((one) => { const row = unhealthy.find(({ id }) => id === one.id); return row ? unhealthyItem(row) : h("li", {}, link(toProxy(one.id), one.proxy), ` ${one.reason}`); }), rest > 0 ? h("li", { class: "soft" }, `and ${number(rest)} more`) : null) : null;
   const gone = delivery.disconnected ? h("p", { class: "soft" }, `${count(delivery.disconnected, "proxy", "proxies")} disconnected before ${delivery.disconnected === 1 ? "it" : "they"} acknowledged the change. A proxy receives the current configuration when it connects again.`) : null;
   if (!affected) return [usedBy.length ? null : h("p", {}, mark("note", `Active${since}. It affects no connected proxy now.`)), reasons, gone];
-  const all = acknowledged === affected, who = all ? affected === 1 ? "It has it" : "All of them have it" : `${number(acknowledged)} of them ${acknowledged === 1 ? "has" : "have"} it`;
-  return [h("p", {}, mark(all ? "ok" : delivery.refused ? "bad" : "busy", `Affects ${count(affected, "proxy", "proxies")} now. ${who}${all ? since : ""}.`)), reasons, gone];
+  const all = acknowledged === affected, who = affected === 1 ? all ? "the only proxy" : "0 of 1 proxies" : all ? `all ${number(affected)} proxies` : `${number(acknowledged)} of the ${number(affected)} proxies`;
+  return [h("p", {}, mark(all ? isFaulty ? "note" : "ok" : delivery.refused ? "bad" : "busy", `Rolled out to ${who} that it affects${all ? since : ""}.`)), reasons, gone];
 }
 
 // A Gateway that uses the certificate of a Secret, for which hosts and on which proxies.
@@ -92,7 +93,7 @@ export function drawObject(answer, state, path) {
     h("h2", {}, `${ref.kind} ${nameOf(ref)}`),
     h("p", { class: "soft" }, answer.source ? `from ${answer.source}${answer.line ? `:${answer.line}` : ""}` : "", answer.derivedFrom.length ? [" derived from ", answer.derivedFrom.map((one) => objectLink(one))] : null, ref.namespace ? [" · ", link(to("namespace", ref.namespace), `namespace ${ref.namespace}`)] : null),
     refusedNow ? h("p", { class: "verdict" }, mark("bad", answer.object ? "It has errors, so its last valid version is in force." : "It has errors and is not in force.")) : null,
-    answer.delivery && !refusedNow ? delivered(answer.delivery, answer.usedBy, state.fleet) : null,
+    answer.delivery && !refusedNow ? delivered(answer.delivery, answer.usedBy, problems.some((one) => one.severity === "error"), state.fleet) : null,
     answer.usedBy.length ? section("Used by", h("ul", {}, answer.usedBy.map(use))) : null,
     answer.effects.length ? h("ul", {}, answer.effects.map((one) => h("li", {}, `Shows ${count(one.services, "service")} to ${count(one.proxies, "proxy", "proxies")} in `, link(to("namespace", one.namespace), one.namespace), `, and hides ${number(one.hidden)}.`))) : null,
     problems.length ? section("Problems", h("ul", { class: "items" }, problems.map(problemItem))) : null,

@@ -11,7 +11,7 @@ import { drawEdge, drawNamespace, drawService } from "./service.js";
 
 const CHANGES = 200, SILENCE = 4, MESH_PAUSE = 2000, TRAFFIC_PAUSE = 15000, TYPING = 200; // seconds; milliseconds
 const by = (id) => document.getElementById(id);
-const state = { fleet: null, problems: null, findings: [], certificates: [], changes: [], points: [], mesh: null, traffic: null, cpu: 0, memory: 0 };
+const state = { fleet: null, problems: null, findings: [], certificates: [], changes: [], gists: {}, points: [], mesh: null, traffic: null, cpu: 0, memory: 0 };
 let view = { kind: "", parts: [], query: new URLSearchParams(), opened: "", chosen: "" };
 let heard = 0, offset = 0, shown = null, graph = null, shouldCenter = false, shouldFocus = false, hasNews = false, meshTimer = 0, meshDue = 0, detailDue = 0, trafficTimer = 0, width = 0;
 
@@ -268,7 +268,7 @@ function drawHead() {
   drawAnswer(by("answer"), state, now(), !isOverview);
   drawTiles(by("tiles"), state, !isOverview);
   recent.hidden = !isOverview || isEmpty();
-  if (!recent.hidden && !(recents.changes === state.changes && recents.problems === state.problems && recents.fleet === state.fleet)) { recents = { ...state }; show(recent, recentChanges(state)); }
+  if (!recent.hidden && !(recents.changes === state.changes && recents.gists === state.gists && recents.problems === state.problems && recents.findings === state.findings && recents.fleet === state.fleet)) { recents = { ...state }; show(recent, recentChanges(state)); }
 }
 
 // -- data ------------------------------------------------------------------------------------------------------------
@@ -310,11 +310,11 @@ function take(update) {
   heard = Date.now() / 1000;
   offset = update.time - heard;
   setClock(offset);
-  const parts = ["fleet", "problems", "findings", "changes", "certificates", "cpu", "memory", "stall"].filter((name) => update[name] !== undefined);
+  const parts = ["fleet", "problems", "findings", "changes", "gists", "certificates", "cpu", "memory", "stall"].filter((name) => update[name] !== undefined);
   for (const name of parts) state[name] = name === "changes" && !update.history ? merged(update.changes) : update[name];
   if (update.history) state.points = update.history.map(pointOf);
   if (update.point) { state.points.push(pointOf(update.point)); while (state.points.length > 360) state.points.shift(); }
-  const changed = ["fleet", "problems", "findings", "changes", "certificates", "point"].some((name) => update[name] !== undefined);
+  const changed = ["fleet", "problems", "findings", "changes", "gists", "certificates", "point"].some((name) => update[name] !== undefined);
   return changed;
 }
 

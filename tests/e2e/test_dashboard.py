@@ -192,10 +192,11 @@ async def test_service_begins_with_its_proxies_that_have_problems(page: Any) -> 
 
 async def test_service_without_a_connected_sidecar_says_so(page: Any) -> None:
     await page.goto(f"{page.url.partition('#')[0]}#/service/a/stock.a.svc.cluster.local")
-    sentence = page.locator("#detail p", has_text="Plain text is")
+    sentence = page.locator("#detail p", has_text="Plain-text requests")
     await sentence.wait_for()
-    assert "accepted (PERMISSIVE)" in await sentence.inner_text()
-    assert "No sidecar of it is connected" in await sentence.inner_text()
+    text = await sentence.inner_text()
+    assert "Plain-text requests get 403: mutual TLS is PERMISSIVE by default, but AuthorizationPolicy" in text
+    assert "No sidecar of it is connected" in text
 
 
 async def test_change_shows_the_old_and_the_new_value(page: Any, mesh: Sources) -> None:
@@ -360,12 +361,22 @@ async def test_checked_access_and_its_inputs_outlive_refreshes(page: Any, mesh: 
     await page.click("summary:has-text('Check access')")
     await page.fill("#try-account", "a/front")
     await page.click("button:has-text('Check access')")
-    await page.wait_for_selector("[role=status]:has-text('Evaluated for')")
+    await page.wait_for_selector("[role=status]:has-text('These are the policies of')")
     await page.focus("#try-method")
     await refresh(page, mesh, "a", "front")
-    assert "Evaluated for" in await page.inner_text("#detail [role=status]")
+    assert "These are the policies of" in await page.inner_text("#detail [role=status]")
     assert await page.input_value("#try-account") == "a/front"
     assert await page.evaluate("document.activeElement.id") == "try-method"
+
+
+async def test_result_of_checked_access_is_in_sight(page: Any) -> None:
+    await page.set_viewport_size({"width": 1400, "height": 400})
+    await page.evaluate("location.hash = '#/service/b/ledger.b.svc.cluster.local'")
+    await page.click("summary:has-text('Check access')")
+    await page.click("button:has-text('Check access')")
+    result = page.locator("#detail [role=status]:has-text('These are the policies of')")
+    await result.wait_for()
+    assert await result.evaluate("e => e.getBoundingClientRect().bottom <= innerHeight")
 
 
 async def test_selected_text_outlives_refreshes(page: Any, mesh: Sources) -> None:

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from pilot.config.kinds.istio import AUTHORIZATION_POLICY, DESTINATION_RULE, VIRTUAL_SERVICE
+from pilot.config.kinds.kubernetes import ENDPOINT_SLICE
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import ObjectRef, Problem, plain_ref
 from pilot.config.security.authorization_policy import AuthorizationPolicy, Rule, Source, dry_run
+from pilot.debug.required_identity import identity_policies
 from pilot.debug.sources import Sources
 from pilot.derive import derived
 from pilot.lib.hosts import full_name
@@ -53,7 +55,8 @@ class ServiceFacts(NamedTuple):
     """Facts about a service.
 
     `total` is the number of endpoints of the first port, of which `ready` are usable, or -1 if the service has no
-    endpoints by design. `mtls` is the mode of the first endpoint, or "" if there is none. `access` is "open" if every
+    endpoints by design. `mtls` is the mode of the first endpoint, or "" if there is none. `needs_identity`
+    says whether policies reject all callers without an identity. `access` is "open" if every
     caller is admitted, "restricted" if policies admit some, and "closed" if they admit nobody. `callers` are the
     admitted callers that can be named. `policies` are all policies that apply to the workloads.
     """
@@ -65,6 +68,7 @@ class ServiceFacts(NamedTuple):
     ready: int
     total: int
     mtls: str
+    needs_identity: bool
     access: Access
     callers: tuple[AdmittedCaller, ...]
     policies: tuple[tuple[str, ObjectKey], ...]
@@ -85,6 +89,7 @@ class ServiceFacts(NamedTuple):
             "ready": self.ready,
             "total": self.total,
             "mtls": self.mtls,
+            "needsIdentity": self.needs_identity,
             "access": self.access,
             "policies": len(self.policies),
             **health,
@@ -153,6 +158,15 @@ def services_of_proxy(db: Mesh, key: str) -> tuple[ServiceRef, ...]:
     if db.proxies.peek(key) is None:
         return ()
     return tuple(dict.fromkeys(target.ref for target in service_targets(db, key)))
+
+
+def slices_of_service(db: Mesh, ref: ServiceRef) -> list[str]:
+    """Return the names of the EndpointSlices of a Kubernetes Service, with their namespaces."""
+    target = service(db, ref)
+    if target is None or target.registry is not Registry.KUBERNETES:
+        return []
+    keys = ENDPOINT_SLICE.keys(db, "service", target.source)
+    return sorted(f"{key.namespace}/{key.name}" for key in keys)
 
 
 def gateways_of_proxy(db: Mesh, key: str) -> tuple[ObjectKey, ...]:
@@ -324,6 +338,7 @@ def service_facts(db: Mesh, ref: ServiceRef) -> ServiceFacts | None:
         ready,
         -1 if target.resolution in WITHOUT_ENDPOINTS else len(service_endpoints),
         mtls,
+        bool(identity_policies(policies)),
         access_of(policies),
         tuple(_callers(policies)),
         tuple((row.spec.action, row.key) for row in policies),

@@ -15,7 +15,7 @@ from aiohttp import web
 from pilot.config.group_kind import GroupKind
 from pilot.config.problem import ObjectRef
 from pilot.debug.dashboard.fleet import list_proxies
-from pilot.debug.dashboard.mesh import show_graph
+from pilot.debug.dashboard.mesh import show_graph, slices_of_service
 from pilot.debug.dashboard.nearest import find_nearest
 from pilot.debug.dashboard.object_answer import describe_object
 from pilot.debug.dashboard.proxy_answer import describe_proxy, list_resources, show_resource
@@ -131,7 +131,9 @@ class Dashboard:
         host, namespace = query.get("host", ""), query.get("namespace", "")
         full = f"{host}.{namespace}.svc.{self._sources.db.settings.registry.domain}"
         is_short = any(facts.host == full and facts.namespace == namespace for facts in graph.services)
-        return await describe_service(self._sources, graph, context, ServiceRef(full if is_short else host, namespace))
+        ref = ServiceRef(full if is_short else host, namespace)
+        answer = await describe_service(self._sources, graph, context, ref)
+        return answer | {"slices": slices_of_service(self._sources.db, ref)}
 
     async def _accounts(self, _: Query) -> Any:
         """Return the service accounts of services, to choose a caller."""

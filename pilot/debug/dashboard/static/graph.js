@@ -7,6 +7,9 @@ const MOST = 60, BATCH = 15; // boxes of services in a graph, and boxes or lines
 const ROW = 8;
 const SIZES = [[210, 74], [180, 64], [155, 56], [135, 48], [118, 40], [104, 34]]; // widths of boxes, and gaps between them
 
+// Whether a service rejects plain text: because of its mode, or because its policies need an identity.
+const isLocked = (service) => service.mtls === "STRICT" || Boolean(service.mtls && service.needsIdentity);
+
 export const levelOf = (node) => (node.errors || node.refused || node.unready || isUnready(node) ? "bad" : node.stale || node.empty || node.faults || node.warnings || node.total === 0 ? "warn" : "ok");
 export const isUnready = (node) => node.total > 0 && !node.ready;
 
@@ -130,11 +133,11 @@ export class Graph {
   box(node, at, rate) {
     const data = node.data, level = levelOf(data), words = wordsOf(data);
     const signs = node.kind === "service" ? [
-      data.mtls === "STRICT" ? icon("lock") : data.mtls && data.mtls !== "UNKNOWN" && icon("unlocked"), data.access === "restricted" && icon("shield"), data.access === "closed" && icon("closed"),
+      isLocked(data) ? icon("lock") : data.mtls && data.mtls !== "UNKNOWN" && icon("unlocked"), data.access === "restricted" && icon("shield"), data.access === "closed" && icon("closed"),
     ] : [];
     const flow = rate ? h("small", { class: rate.errors > 0.01 * rate.rate ? "flow failing" : "flow", title: rateText(rate) }, shortRate(rate, node.kind !== "service")) : null;
     const about = node.brief && node.about.length > Math.floor((at.w - 46) / 6) ? node.brief : node.about;
-    const unseen = ` ${node.kind} ${node.title}, ${node.about ? `${node.about}, ` : ""}${words}${data.mtls ? `, mutual TLS ${data.mtls}` : ""}${data.access && data.access !== "open" ? `, access ${data.access}` : ""}`;
+    const unseen = ` ${node.kind} ${node.title}, ${node.about ? `${node.about}, ` : ""}${words}${data.mtls ? `, mutual TLS ${data.mtls}${isLocked(data) ? ", plain text rejected" : ""}` : ""}${data.access && data.access !== "open" ? `, access ${data.access}` : ""}`;
     const made = h(
       "a", { class: `box ${node.kind} ${level}${flow ? " rated" : ""}`, href: node.kind === "service" ? toService(data) : toPlace(node.id), "data-place": node.id, title: `${node.title}: ${words}`,
         style: { left: `${at.x}px`, top: `${at.y}px`, width: `${at.w}px`, height: `${at.h}px` },
@@ -263,6 +266,6 @@ export function legend(traffic) {
     h("span", {}, h("i", { class: "line route" }), "routed by a VirtualService or HTTPRoute"), h("span", {}, h("i", { class: "line policy" }), "admitted by an AuthorizationPolicy"),
     traffic ? h("span", {}, h("i", { class: "line traffic" }), "traffic: requests, success, p99") : null,
     mark("ok", "healthy"), mark("warn", "warning, not ready or not responding"), mark("bad", "error or rejected"),
-    h("span", {}, icon("lock"), " mutual TLS required"), h("span", {}, icon("unlocked"), " plain text accepted"), h("span", {}, icon("shield"), " only some callers"), h("span", {}, icon("closed"), " no callers"),
+    h("span", {}, icon("lock"), " plain text rejected"), h("span", {}, icon("unlocked"), " plain text accepted"), h("span", {}, icon("shield"), " only some callers"), h("span", {}, icon("closed"), " no callers"),
   );
 }

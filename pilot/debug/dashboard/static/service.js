@@ -6,13 +6,13 @@ import { listed, nameOfProxy, unhealthyItem } from "./answer.js";
 
 const MOST = 100; // services that are listed
 const NOT_CONNECTED = "the endpoint is in the mesh, but its proxy has no connection to this replica of the control plane.";
-const PLAIN_TEXT = { STRICT: "rejected (STRICT)", PERMISSIVE: "accepted (PERMISSIVE)", DISABLE: "expected (DISABLE): the service does not use mutual TLS" };
+const PLAIN_TEXT = { STRICT: "Plain-text requests are rejected", PERMISSIVE: "Plain-text requests are accepted", DISABLE: "Requests must use plain text" };
 
 export function drawService(service, state) {
   const { host, namespace } = service, name = shortHost(host, namespace);
   const traffic = state.traffic?.nodes?.[`service ${namespace}/${host}`];
-  const related = new Set([nameOf(service.source), ...service.routes.map((one) => nameOf(one.object)), ...service.rules.map((one) => nameOf(one.object)), ...service.policies.map((one) => nameOf(one.object)), ...service.mtlsBy.map(nameOf)]);
-  const changes = state.changes.filter((change) => change.objects.some((one) => related.has(nameOf(one)) && change.total < 1000)).slice(0, 5);
+  const related = new Set([nameOf(service.source), ...service.routes.map((one) => nameOf(one.object)), ...service.rules.map((one) => nameOf(one.object)), ...service.policies.map((one) => nameOf(one.object)), ...service.mtlsBy.map(nameOf), ...service.slices]);
+  const changes = state.changes.filter((change) => change.objects.some((one) => (related.has(nameOf(one)) || names(one, host)) && change.total < 1000)).slice(0, 5);
   return [
     h("h2", {}, name), h("p", { class: "soft" }, `${host} · ports ${service.ports.map((port) => `${port.number} ${port.protocol}`).join(", ") || "none"} · `, link(to("namespace", namespace), `namespace ${namespace}`), " · ", objectLink(service.source)),
     ownProxies(service, state), verdict(service, state, traffic), traffic ? h("p", {}, h("b", {}, "Traffic: "), rateText(traffic)) : null,
@@ -25,6 +25,9 @@ export function drawService(service, state) {
     section("CLI", command(`pilotctl describe svc/${host.endsWith(".svc.cluster.local") ? host.split(".")[0] : host}.${namespace}`), service.problems.length || service.reasons.length ? command(`pilotctl problems -n ${namespace}`) : null, service.endpoints.find((one) => one.proxy) ? command(`pilotctl proxy-config clusters ${podOf(service)} --fqdn ${host}`) : null),
   ];
 }
+
+// Whether a field that changed has named a host, or names it now.
+const names = ({ fields = [] }, host) => fields.some(({ old, new: next }) => `${old} ${next}`.split(/[^\w.*-]+/).includes(host));
 
 const podOf = (service) => nameOfProxy(service.endpoints.find((one) => one.proxy).proxy);
 
@@ -78,12 +81,15 @@ function hidden(service, { changes }) {
   return items.length > 3 ? [items.slice(0, 2), fold("hidden", `and by ${count(items.length - 2, "more Sidecar")}`, false, items.slice(2))] : items;
 }
 
-// Whether callers may use plain text, and which objects decide that.
+// What happens to requests in plain text, and which objects decide that.
 function plainText(service) {
   if (!PLAIN_TEXT[service.mtls]) return null;
   const by = service.mtlsBy[service.mtlsBy.length - 1], isOpen = service.mtls !== "STRICT", needed = isOpen ? service.identityBy : [];
-  return h("p", {}, "Plain text is ", h("b", {}, PLAIN_TEXT[service.mtls]), by ? [" because of ", objectLink(by)] : ": no PeerAuthentication applies, and this is the default of the mesh",
-    needed.length ? ["; but ", listed(needed.map((one) => objectLink(one)), " and "), needed.length === 1 ? " denies" : " deny", " callers without an identity"] : "", ".", withoutSidecar(service));
+  const isDeny = (ref) => service.policies.some((one) => nameOf(one.object) === nameOf(ref) && one.action === "DENY");
+  const mode = [`mutual TLS is ${service.mtls}`, by ? [" because of ", objectLink(by)] : " by default"];
+  if (!needed.length) return h("p", {}, h("b", {}, PLAIN_TEXT[service.mtls]), ": ", mode, ".", withoutSidecar(service));
+  const policies = [listed(needed.map((one) => objectLink(one)), " and "), " ", needed.every(isDeny) ? ["den", needed.length === 1 ? "ies" : "y", " requests without an identity"] : [needed.length === 1 ? "requires" : "require", " an identity"]];
+  return h("p", {}, h("b", {}, "Plain-text requests get 403"), ": ", mode, ", but ", policies, ".", withoutSidecar(service));
 }
 
 // Nobody enforces the mode of endpoints outside of the mesh.
@@ -97,11 +103,13 @@ function policy(one) {
   return h("div", { class: "policy" }, h("b", {}, one.action), " ", objectLink(one.object), one.dryRun ? " (dry run: not enforced)" : "", h("ul", {}, rules.length ? rules : h("li", {}, "no rules: it matches nothing")));
 }
 
-// Links to the policies with rules that match a request.
-function decidedBy(decision) {
-  const matching = decision.policies.filter((one) => one.rulesMet.length);
-  return matching.length ? ["Rules match in ", listed(matching.map((one) => [objectLink({ group: "security.istio.io", kind: "AuthorizationPolicy", ...one }), ` (${one.action})`])), ". "] : null;
+// The reason for a decision, in which the policies are links.
+function reasonOf({ why, policies }) {
+  const byName = new Map(policies.map((one) => [`AuthorizationPolicy ${nameOf(one)}`, { group: "security.istio.io", kind: "AuthorizationPolicy", ...one }]));
+  return why.split(/(AuthorizationPolicy [^\s,;]+)/).map((part) => (byName.has(part) ? objectLink(byName.get(part)) : part));
 }
+
+const exampleCaller = ({ callers, namespace, accounts }) => { const known = callers.find((one) => one.namespace && one.account); return known ? `${known.namespace}/${known.account}` : `${namespace}/${accounts[0] || "default"}`; };
 
 // A form that evaluates a request with the policies of a connected proxy of the service.
 function tryCall(service) {
@@ -119,8 +127,9 @@ function tryCall(service) {
     show(result, "Loading …");
     const answer = await fetch(`/debug/authz?${new URLSearchParams({ proxyID: endpoint.proxy, request: JSON.stringify(request) })}`).catch(() => null);
     const decision = answer?.ok ? await answer.json() : null, problem = answer && !answer.ok ? await answer.text() : "The control plane is not responding.";
-    if (mine === form.asked) show(result, decision ? [mark(decision.decision === "denied" ? "bad" : "ok", decision.decision === "denied" ? "denied" : decision.decision), ` ${decision.why}. `, decidedBy(decision), h("span", { class: "soft" }, `Evaluated for ${shortHost(service.host, service.namespace)} in ${service.namespace}, with the policies of ${decision.proxy}.`)] : mark("warn", problem));
-  } }, field("account", "Caller, or empty for plain text", "", { placeholder: "namespace/account", list: "try-accounts", onfocus: offer }), h("datalist", { id: "try-accounts", "data-own": true }), field("method", "Method", "GET"), field("path", "Path", "/"), h("button", {}, "Check access"));
+    if (mine === form.asked) show(result, decision ? [mark(decision.decision === "denied" ? "bad" : "ok", decision.decision === "denied" ? "denied" : decision.decision), " ", reasonOf(decision), ". ", h("span", { class: "soft" }, `These are the policies of ${decision.proxy}.`)] : mark("warn", problem));
+    result.scrollIntoView({ block: "nearest" });
+  } }, field("account", "Caller, or empty for plain text", "", { placeholder: `for example ${exampleCaller(service)}`, list: "try-accounts", onfocus: offer }), h("datalist", { id: "try-accounts", "data-own": true }), field("method", "Method", "GET"), field("path", "Path", "/"), h("button", {}, "Check access"));
   return fold(`try ${service.namespace}/${service.host}`, "Check access: evaluate a request (none is sent)", false, form, h("p", { role: "status", "data-own": true }));
 }
 
@@ -141,7 +150,7 @@ function rule(one) {
 function endpoints(service) {
   if (!service.endpoints.length) return h("p", { class: "none" }, service.total < 0 ? "Requests go to the address that clients choose." : "It has no endpoints.");
   const local = service.endpoints.some((one) => one.locality), heads = ["endpoint", "state", "proxy", "version", ...(local ? ["locality"] : [])];
-  const rows = service.endpoints.map((one) => [`${one.address}:${one.port}`, mark(one.ready ? "ok" : "bad", one.state), one.proxy ? link(toProxy(one.proxy), nameOfProxy(one.proxy)) : one.inMesh ? h("span", { title: NOT_CONNECTED }, "not connected") : "no proxy", one.version, ...(local ? [one.locality] : [])]);
+  const rows = [...service.endpoints].sort((a, b) => a.ready - b.ready).map((one) => [`${one.address}:${one.port}`, mark(one.ready ? "ok" : "bad", one.state), one.proxy ? link(toProxy(one.proxy), nameOfProxy(one.proxy)) : one.inMesh ? h("span", { title: NOT_CONNECTED }, "not connected") : "no proxy", one.version, ...(local ? [one.locality] : [])]);
   return [table(heads, rows), service.endpoints.some((one) => one.inMesh && !one.proxy) ? h("p", { class: "soft" }, `Not connected: ${NOT_CONNECTED}`) : null, service.total > rows.length ? h("p", {}, `${number(service.total - rows.length)} more.`) : null];
 }
 

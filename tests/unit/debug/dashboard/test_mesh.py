@@ -22,6 +22,7 @@ from pilot.debug.dashboard.mesh import (
     problem_hosts,
     service_facts,
     show_graph,
+    slices_of_service,
 )
 from pilot.mesh.model.service import Registry, ServiceRef
 from pilot.mesh.registry.services import service_refs
@@ -36,7 +37,15 @@ ALLOW = ObjectKey("a", "p")
 
 
 def facts_of(namespace: str, host: str, ready: int = 1, total: int = 1, **fields: Any) -> ServiceFacts:
-    whole: Any = {"access": "open", "callers": (), "policies": (), "accounts": (), "mtls": "", "ports": (80,)} | fields
+    whole: Any = {
+        "access": "open",
+        "callers": (),
+        "policies": (),
+        "accounts": (),
+        "mtls": "",
+        "needs_identity": False,
+        "ports": (80,),
+    } | fields
     return ServiceFacts(namespace=namespace, host=host, registry=Registry.KUBERNETES, ready=ready, total=total, **whole)
 
 
@@ -218,6 +227,20 @@ def test_service_facts() -> None:
     assert facts_of_entry is not None
     assert (facts_of_entry.total, facts_of_entry.is_unready) == (-1, False)
     assert service_facts(db, ServiceRef("none.example", "a")) is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [("{from: [{source: {namespaces: [b]}}]}", True), ("{to: [{operation: {methods: [GET]}}]}", False)],
+)
+def test_service_needs_an_identity_if_its_policies_reject_callers_without_one(rule: str, expected: bool) -> None:
+    assert facts_with(policy("p", rule)).needs_identity is expected
+
+
+def test_slices_of_a_service_are_named() -> None:
+    db = world(*SERVICE_OBJECTS).mesh
+    assert slices_of_service(db, ServiceRef(WEB, "a")) == ["a/web-0"]
+    assert slices_of_service(db, ServiceRef("none.example", "a")) == []
 
 
 SPLIT = (

@@ -65,6 +65,7 @@ async def test_remote_access_requires_authentication(monkeypatch: pytest.MonkeyP
         ("traffic", "enabled"),
         ("search?text=web", "services"),
         ("service?namespace=a&host=web.a.svc.cluster.local", "endpoints"),
+        ("service?namespace=a&host=web.a.svc.cluster.local", "slices"),
         ("object?group=networking.istio.io&kind=DestinationRule&namespace=a&name=r", "object"),
         ("proxies?state=synced", "proxies"),
         ("proxy?id=web-0.a-1", "types"),

@@ -123,7 +123,7 @@ async def headline(page: Any) -> str:
 
 async def test_page_answers_first_and_leads_to_the_proxy(page: Any) -> None:
     assert "web-0.a rejects its listeners since" in await headline(page)
-    assert f"{HOSTILE}; built from VirtualService b/r." in await headline(page)  # Envoy's error, as text
+    assert f"{HOSTILE}; caused by VirtualService b/r." in await headline(page)  # Envoy's error, as text
     await page.click(".headline a")
     await page.wait_for_selector("h3:has-text('State by type')")
     assert HOSTILE in await page.inner_text("#view")  # as text
@@ -134,7 +134,7 @@ async def test_page_answers_first_and_leads_to_the_proxy(page: Any) -> None:
 async def test_objects_that_changed_after_a_refusal_are_not_its_cause(page: Any, mesh: Sources) -> None:
     mesh.changes.record(7, [ChangedObject("update", ROUTE.kind.group, "VirtualService", "b", "r", "")], 1, 0, 0)
     await page.wait_for_selector(".recent li:has-text('changed VirtualService b/r has an error')")
-    assert "built from" not in await headline(page)
+    assert "caused by" not in await headline(page)
 
 
 async def test_rejection_is_attributed_to_the_object_that_causes_it(page: Any, mesh: Sources) -> None:

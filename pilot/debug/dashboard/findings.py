@@ -98,7 +98,7 @@ def count_services(db: Mesh) -> int:
 
 
 def _rejections(fleet: Plain, now: float) -> Iterator[MeshFinding]:
-    """Yield what rejecting proxies say, and the objects that the rejected resources were built from."""
+    """Yield what rejecting proxies say, and the objects that cause it."""
     rows, total = [row for row in fleet["unhealthy"] if row["state"] == "refused"], fleet["refused"]
     if not rows:
         return
@@ -111,7 +111,7 @@ def _rejections(fleet: Plain, now: float) -> Iterator[MeshFinding]:
         others = (" and ", ViewLink(text, "#/proxies?state=refused"))
     causes = {_key(ref): ref for row in rows for ref in row["causes"]}
     rest = f" and {number_of(len(causes) - 1, 'other object')}" if len(causes) > 1 else ""
-    built_from = (object_link(next(iter(causes.values()))), rest) if causes else ()
+    causing = (object_link(next(iter(causes.values()))), rest) if causes else ()
     yield MeshFinding(
         "bad",
         (
@@ -120,7 +120,7 @@ def _rejections(fleet: Plain, now: float) -> Iterator[MeshFinding]:
             f" {rejects(total, types)} ",
             Moment(since, "since"),
             f": {cut(_error_of(first), _LONGEST_ERROR)}" if first["error"] else "",
-            *(("; built from ", *built_from) if built_from else ()),
+            *(("; caused by ", *causing) if causing else ()),
             ".",
         ),
         total,

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from pilot.config.kinds.istio import GATEWAY, SIDECAR, VIRTUAL_SERVICE
-from pilot.config.kinds.kubernetes import SECRET
+from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, SECRET
 from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef, Problem, plain_problem, plain_ref
 from pilot.debug import certificates
@@ -44,6 +44,8 @@ async def describe_object(sources: Sources, ref: ObjectRef) -> dict[str, Any]:
     plain: dict[str, Any] | None = None
     if row is not None and kind is not None:
         plain = to_kubernetes("/".join(filter(None, (kind.id.group, kind.versions[0]))), row)
+        if ref.kind == ENDPOINT_SLICE.id:
+            plain |= plain.pop("spec")
         if is_secret:
             plain["spec"] = {"keys": sorted(row.spec.data)}
     ends = certificates.validity(certificates.of_secret(ref, row.spec.data)) if is_secret and row is not None else []

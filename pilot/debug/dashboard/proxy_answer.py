@@ -36,7 +36,10 @@ def connection_of(sources: Sources, proxy_id: str) -> ConnectedProxy:
 
 
 def describe_proxy(sources: Sources, proxy_id: str) -> dict[str, Any]:
-    """Return the status of a proxy as a JSON object, with the objects that cause each rejection."""
+    """Return the status of a proxy as a JSON object, with the objects that cause each rejection.
+
+    `acknowledged` says whether the proxy has acknowledged any response of a type since it connected.
+    """
     connection = connection_of(sources, proxy_id)
     db, now = sources.db, time.time()
     types = []
@@ -48,6 +51,7 @@ def describe_proxy(sources: Sources, proxy_id: str) -> dict[str, Any]:
                 "type": short_name(url),
                 "sent": watch.sent_at,
                 "waits": waits,
+                "acknowledged": bool(watch.nonce_acked),
                 "error": watch.last_error,
                 "since": watch.rejected_since if watch.last_error else 0.0,
                 "causes": [plain_ref(ref) for ref in likely_causes(nack.objects)] if nack is not None else [],

@@ -25,7 +25,7 @@ export function stateText(row) {
 const since = (time) => [`since ${clock(time)} (`, h("span", { class: "age", "data-time": time }, ago(time)), ")"];
 
 // A proxy that rejects resources or is not responding: since when, the error, and the objects that cause it.
-export const unhealthyItem = (row, ...more) => h("li", {}, link(toProxy(row.id), proxyName(row)), " ", mark(STATE[row.state], stateText(row)), row.error ? h("p", {}, errorOf(row)) : null, row.causes.length ? h("p", { class: "soft" }, "built from ", objectLink(row.causes[0]), row.causes.length > 1 ? ` and ${count(row.causes.length - 1, "other object")}` : "") : null, more);
+export const unhealthyItem = (row, ...more) => h("li", {}, link(toProxy(row.id), proxyName(row)), " ", mark(STATE[row.state], stateText(row)), row.error ? h("p", {}, errorOf(row)) : null, row.causes.length ? h("p", { class: "soft" }, "caused by ", objectLink(row.causes[0]), row.causes.length > 1 ? ` and ${count(row.causes.length - 1, "other object")}` : "") : null, more);
 
 // A part of a sentence from the server: a text, a link, or a time.
 function partOf(part, now) {

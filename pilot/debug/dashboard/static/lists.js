@@ -111,7 +111,7 @@ export function changeItem(change, { problems: { items }, fleet, gists }) {
   const objects = change.objects.map((one) => h("li", {}, changed(one, items), gistOf(one, gists) ? `: ${gistOf(one, gists)}` : "", origin(one), fieldsOf(one)));
   const more = change.total + change.endpoints - objects.length;
   const list = h("ul", {}, objects, more > 0 ? h("li", { class: "soft" }, `and ${count(more, "more object")}`) : null);
-  return h("li", { class: "change" }, h("div", { class: "line" }, when(change), delivery(change, fleet)), objects.length > 3 ? fold(`change ${change.number}`, changeName(change), false, list) : list);
+  return h("li", { class: "change" }, h("div", { class: "line" }, when(change), h("span", { class: "rollout" }, delivery(change, fleet))), objects.length > 3 ? fold(`change ${change.number}`, changeName(change), false, list) : list);
 }
 
 // The changes that are the last of an object which has an error or is named in a sentence about the mesh.
@@ -151,20 +151,18 @@ export function drawChanges(state, query) {
 }
 
 export function drawCertificates(state, now) {
-  const sorted = [...state.certificates].sort((a, b) => a.ends - b.ends), first = Math.min(now, ...sorted.map((one) => one.begins || now)), last = Math.min(now + 400 * DAY, Math.max(now + DAY, ...sorted.map((one) => one.ends)));
+  const sorted = [...state.certificates].sort((a, b) => a.ends - b.ends);
   const rows = sorted.map((one) => {
-    const days = (one.ends - now) / DAY, level = !isUsed(one) ? "note" : days < 0 ? "bad" : days < 7 ? "warn" : "ok", shade = days < 0 ? "bad" : level;
+    const days = (one.ends - now) / DAY, level = !isUsed(one) ? "note" : days < 0 ? "bad" : days < 7 ? "warn" : "ok";
     const gateways = one.usedBy.map((user) => user.slice("Gateway ".length).split("/")).map(([namespace, name]) => objectLink({ group: "networking.istio.io", kind: "Gateway", namespace, name }));
     const [kind, name] = one.name.startsWith("Secret ") ? ["Secret", one.name.slice(7)] : ["", one.name];
     const [namespace, secret] = name.split("/");
-    const x = (time) => `${(100 * (time - first)) / (last - first)}%`;
     return [
       kind ? link(toObject({ group: "", kind, namespace, name: secret }), one.name) : one.name,
       mark(level, days < 0 ? `expired ${span(now - one.ends)} ago` : `${span(one.ends - now)} left`), new Date(one.ends * 1000).toISOString().slice(0, 16).replace("T", " ") + " UTC", gateways.length ? listed(gateways) : kind ? "no Gateway" : "all workloads",
-      h("span", { class: "validity", "aria-hidden": "true" }, h("i", { class: shade, style: { left: x(one.begins || first), width: `${(100 * (Math.min(one.ends, last) - (one.begins || first))) / (last - first)}%` } }), h("b", { style: { left: x(now) } })),
     ];
   });
-  return [h("h2", {}, "Certificates"), h("p", { class: "soft" }, "CA certificates of the mesh, and certificates in Secrets. Those that expire first are on top."), rows.length ? table(["certificate", "left", "expires", "used by", "validity"], rows) : h("p", { class: "none" }, "The control plane knows no certificates.")];
+  return [h("h2", {}, "Certificates"), h("p", { class: "soft" }, "CA certificates of the mesh, and certificates in Secrets. Those that expire first are on top. An expired certificate that nothing uses is no problem."), rows.length ? table(["certificate", "left", "expires", "used by"], rows) : h("p", { class: "none" }, "The control plane knows no certificates.")];
 }
 
 // The panel beside the graph when nothing is chosen: the proxies with problems, and the errors.

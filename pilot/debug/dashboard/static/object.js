@@ -17,7 +17,7 @@ export function yamlLines(value, path = "", indent = "") {
     for (const [key, item] of Object.entries(value)) {
       const below = path ? `${path}.${key}` : key;
       if (isNested(item)) lines.push({ text: `${indent}${scalar(key)}:`, path: below }, ...yamlLines(item, below, Array.isArray(item) ? indent : `${indent}  `));
-      else lines.push({ text: `${indent}${scalar(key)}: ${scalar(item)}`, path: below });
+      else lines.push({ text: `${indent}${scalar(key)}: ${scalar(item)}`, path: below, value: item });
     }
   }
   return lines;
@@ -61,6 +61,19 @@ function delivered(delivery, usedBy, isFaulty, { unhealthy }) {
   return [h("p", {}, mark(all ? isFaulty ? "note" : "ok" : delivery.refused ? "bad" : "busy", `Rolled out to ${who} that it affects${all ? since : ""}.`)), reasons, gone];
 }
 
+// The lines that cause what is wrong, where no problem has their path: endpoints that are not ready, faults that are
+// injected, and the script that Envoy's error quotes.
+function culprits(lines, { ref, problems }) {
+  const marks = new Map(), add = (matches, level, text) => lines.forEach((line, index) => { if (matches(line)) marks.set(index, { level, text }); });
+  if (ref.kind === "EndpointSlice") add(({ path, text }) => /^endpoints\[\d+\]\.conditions\.ready$/.test(path) && text.endsWith("false"), problems.some((one) => one.severity === "error") ? "bad" : "warn", "this endpoint gets no requests");
+  if (ref.kind === "VirtualService") add(({ path }) => /\.fault\.(abort|delay)$/.test(path), "warn", "injected fault");
+  for (const problem of ref.kind === "EnvoyFilter" ? problems.filter((one) => one.code === "refused") : []) {
+    const quoted = problem.message.match(/\[string "(.+?)(\.\.\.)?"\]/)?.[1];
+    if (quoted) add(({ value }) => typeof value === "string" && value.trim().replace(/\s+/g, " ").startsWith(quoted.replace(/\s+/g, " ")), "bad", problem.message);
+  }
+  return marks;
+}
+
 // A Gateway that uses the certificate of a Secret, for which hosts and on which proxies.
 function use({ gateway, hosts, moreHosts, proxies, total }) {
   const names = hosts.map((host, index) => [index ? ", " : "", h("b", {}, host)]);
@@ -80,10 +93,10 @@ export function drawObject(answer, state, path) {
     body = listing(lines, answer.line, marks);
   }
   const force = answer.object ? yamlLines(answer.object) : [];
-  const forceMarks = new Map();
-  for (const [one, level, text] of [[path, "chosen", ""], ...problems.map((problem) => [problem.path || "", LEVEL[problem.severity], problem.message])].filter(([at]) => at)) {
+  const forceMarks = culprits(force, answer);
+  for (const [one, level, text] of [...problems.map((problem) => [problem.path || "", LEVEL[problem.severity], problem.message]), [path, "chosen", ""]].filter(([at]) => at)) {
     const at = lineOf(force, one);
-    if (at >= 0 && !(forceMarks.has(at) && level === "chosen")) forceMarks.set(at, { level, text });
+    if (at >= 0 && !forceMarks.has(at)) forceMarks.set(at, { level, text });
   }
   const shownForce = answer.object ? listing(force.map((line) => line.text), 0, forceMarks) : null;
   const refusedNow = answer.invalid;

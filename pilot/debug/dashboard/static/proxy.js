@@ -5,16 +5,23 @@ import { proxyName, STATE, STATE_TEXT, stateText } from "./answer.js";
 const TYPES = [["cds", "clusters", "clusters"], ["lds", "listeners", "listeners"], ["rds", "routes", "routes"], ["eds", "endpoints", "endpoints"], ["sds", "secrets", "secrets"], ["ecds", "extensions", "ecds"]];
 const titleOf = (type) => (TYPES.find(([name]) => name === type) || [type, type])[1];
 
+// What a proxy runs that has rejected or not acknowledged a response.
+function runs(one) {
+  const since = clock(one.error ? one.since : one.sent, true), what = titleOf(one.type);
+  const cause = one.causes.length ? [" The rejection is caused by ", one.causes.map((ref, index) => [index ? ", " : "", objectLink(ref)]), "."] : null;
+  return h("p", {}, one.acknowledged ? ["It runs the ", h("b", {}, what), ` that it acknowledged last, before ${since}.`] : ["It has acknowledged no ", h("b", {}, what), ` since it connected, so it runs those from before, if any.`], cause);
+}
+
 export function drawProxy(answer, type, resource, now) {
   const tabs = h("nav", { class: "filters", "aria-label": "Resources" }, answer.types.map((one) => h("a", { href: toProxy(answer.id, one.type), "aria-current": one.type === type ? "true" : null }, titleOf(one.type), one.error ? " (rejected)" : "")));
   const rows = answer.types.map((one) => [
     link(toProxy(answer.id, one.type), titleOf(one.type)),
     one.error ? mark("bad", `rejected since ${clock(one.since)}`) : one.waits ? mark(now - one.sent > 10 ? "warn" : "busy", `${now - one.sent > 10 ? STATE_TEXT.stale : STATE_TEXT.waiting} for ${span(now - one.sent)}`) : mark("ok", STATE_TEXT.synced),
-    one.sent ? `${clock(one.sent, true)}` : "never", one.error ? [code(one.error), one.causes.length ? h("p", {}, "built from ", one.causes.map((ref, index) => [index ? ", " : "", objectLink(ref)])) : null] : "",
+    one.sent ? `${clock(one.sent, true)}` : "never", one.error ? [code(one.error), one.causes.length ? h("p", {}, "caused by ", one.causes.map((ref, index) => [index ? ", " : "", objectLink(ref)])) : null] : "",
   ]);
-  const pod = answer.proxy;
+  const pod = answer.proxy, late = answer.types.filter((one) => one.error || (one.waits && now - one.sent > 10));
   return [
-    h("h2", {}, proxyName(answer)), h("p", {}, mark(STATE[answer.state], stateText(answer))),
+    h("h2", {}, proxyName(answer)), h("p", {}, mark(STATE[answer.state], stateText(answer))), late.length ? h("div", { class: `verdict${answer.state === "refused" ? "" : " warn"}` }, answer.state === "stale" ? h("p", {}, "Not responding: its connection is open, but it has not acknowledged a response for more than ten seconds.") : null, late.map(runs)) : null,
     h("p", { class: "soft" }, `${answer.kind} ${answer.version} · ${answer.ips.join(", ")} · connected for ${span(now - answer.since)} · `, link(to("namespace", answer.namespace), `namespace ${answer.namespace}`)),
     answer.services.length ? h("p", {}, "Serves ", answer.services.slice(0, 6).map(([host, namespace], index) => [index ? ", " : "", serviceLink({ host, namespace })]), answer.services.length > 6 ? ` and ${answer.services.length - 6} more` : "", ".") : null,
     answer.sidecar ? h("p", {}, `Sees ${count(answer.sidecar.services, "service")}; ${number(answer.sidecar.hidden)} others are hidden by `, objectLink(answer.sidecar.sidecar), ".") : null,

@@ -33,10 +33,10 @@ export function listenToSearch(input, results, status) {
       results,
       group("Namespaces", namespaces, ({ name }) => link(to("namespace", name), h("b", {}, name))),
       group("Services", services, (one) => link(toService(one), h("b", {}, shortHost(one.host, one.namespace), sign(one)), h("small", {}, one.namespace))),
-      services.total > services.items.length && !isNamespace && !/\s/.test(text) ? h("p", { class: "none" }, "Add a namespace: ", h("code", {}, `${text} ${services.items[0].namespace}`)) : null,
       group("Proxies", proxies, (one) => link(toProxy(one.id), h("b", {}, one.name))),
       group("Objects", objects, (one) => link(toObject(one), h("b", {}, `${one.namespace ? `${one.namespace}/` : ""}${one.name}`, sign(one)), h("small", {}, one.kind))),
       [services, proxies, objects].some((of) => of.total > of.items.length && of.items.length < MOST) ? h("button", { type: "button", onclick: async () => { const shown = links().length; await search(true); links()[Math.min(shown, links().length - 1)]?.focus(); } }, "Show more") : null,
+      services.total > services.items.length && !isNamespace && !/\s/.test(text) ? h("p", { class: "hint" }, "To find one of them, add its namespace: ", h("code", {}, `${text} ${services.items[0].namespace}`)) : null,
       total ? null : h("p", { class: "none" }, `No match for “${text}”.`),
     );
     status.textContent = total ? `${count(namespaces.total, "namespace")}, ${count(services.total, "service")}, ${count(proxies.total, "proxy", "proxies")}, ${count(objects.total, "object")}` : "No match";

@@ -172,7 +172,7 @@ def row(state: str, **fields: Any) -> Plain:
     [
         (
             shown(row("refused"), refused=1),
-            "bad: web-0.a rejects its routes since 22:11 UTC (1 min): no such cluster; built from DestinationRule a/r and 1 other object.",
+            "bad: web-0.a rejects its routes since 22:11 UTC (1 min): no such cluster; caused by DestinationRule a/r and 1 other object.",
         ),
         (
             shown(row("refused", causes=[]), refused=3),
@@ -236,7 +236,7 @@ async def test_index_of_the_debug_pages_begins_with_the_headline() -> None:
         '<p class="headline bad"><a href="/debug/dashboard#/proxy/web-0.a-1">web-0.a</a> rejects its listeners since 22:13 UTC'
     )
     assert (
-        ': &lt;b&gt;no; built from <a href="/debug/dashboard#/object/networking.istio.io/VirtualService/a/r">VirtualService a/r</a>.'
+        ': &lt;b&gt;no; caused by <a href="/debug/dashboard#/object/networking.istio.io/VirtualService/a/r">VirtualService a/r</a>.'
         in first
     )
     assert first.endswith('<a href="/debug/dashboard">Open the dashboard</a></p>')

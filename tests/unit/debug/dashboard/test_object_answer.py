@@ -9,13 +9,14 @@ import pathlib
 import pytest
 
 from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.config.kinds.kubernetes import ENDPOINT_SLICE
 from pilot.config.problem import ObjectRef, Problem
 from pilot.debug.dashboard.object_answer import describe_object
 from pilot.debug.page import Refused
 from pilot.debug.sources import Sources
 from pilot.ingest.files.object_text import read_text
 from testing.mesh.debug_server import sources
-from testing.mesh.objects import make, world
+from testing.mesh.objects import at, endpoint_slice, make, world
 from testing.mesh.problems import problems_of
 from testing.mesh.world import proxy
 from tests.unit.debug.dashboard.test_fleet import connection
@@ -120,3 +121,12 @@ async def test_secret_names_the_gateways_that_use_it_with_their_hosts_and_proxie
     [user] = answer["usedBy"]
     assert (user["gateway"]["name"], user["hosts"], user["total"]) == ("g", ("x.example",), 1)
     assert user["proxies"][0]["name"] == "gateway-0.a"
+
+
+async def test_endpoint_slice_is_shown_as_kubernetes_writes_it() -> None:
+    pages = sources(world(endpoint_slice("web", at("10.0.0.1", conditions="{ready: false}"))).mesh)
+    [key] = ENDPOINT_SLICE.all_keys(pages.db)
+    answer = await describe_object(pages, ObjectRef(ENDPOINT_SLICE.id, key.namespace, key.name))
+    shown = answer["object"]
+    assert "spec" not in shown
+    assert shown["endpoints"] == [{"addresses": ["10.0.0.1"], "conditions": {"ready": False}}]

@@ -36,6 +36,12 @@ def test_state_of_each_type_has_the_causes_of_a_rejection() -> None:
     assert types == {"cds": ("", 0.0, []), "rds": ("no", 5.0, ["r"])}
 
 
+def test_types_say_whether_anything_was_acknowledged() -> None:
+    watches = {"cds": FakeWatch(), "lds": FakeWatch(nonce_acked="")}
+    answer = describe_proxy(pages_with(**watches), "web-0.a-1")
+    assert {one["type"]: one["acknowledged"] for one in answer["types"]} == {"cds": True, "lds": False}
+
+
 def test_proxy_is_found_by_its_exact_name_only() -> None:
     pages = pages_with()
     assert connection_of(pages, "web-0.a").id == connection_of(pages, "web-0.a-1").id == "web-0.a-1"

@@ -36,6 +36,7 @@ playwright_api = pytest.importorskip(
 
 HOSTILE = "<img src=x onerror=\"document.title='hacked'\">"
 ROUTE = ObjectRef(GroupKind(NETWORKING, "VirtualService"), "b", "r")
+FAULT = "fault: {abort: {percentage: {value: 30}, httpStatus: 500}}"
 CALLS = (("front", "web"), ("web", "cart"), ("web", "stock"), ("cart", "stock"), ("stock", "cart"), ("front", "stock"))
 
 
@@ -156,7 +157,7 @@ async def test_older_change_that_causes_an_error_stays_on_the_first_page(page: A
         mesh.changes.record(number, [changed], 1, 0, 0)
     await page.locator(".recent li", has_text="added VirtualService b/r has an error").wait_for()
     assert await page.locator(".recent li").count() == 8
-    await page.locator("#recent h2 a", has_text="5 more changes").click()
+    await page.locator("#recent h2 a", has_text="5 older changes").click()
     await page.locator("#view .change").nth(12).wait_for()
 
 
@@ -257,6 +258,29 @@ async def test_problem_leads_to_its_object_with_the_line_marked(page: Any) -> No
     marked = page.locator(".listing .marked")
     assert HOSTILE in await marked.inner_text()
     assert "destination" in await marked.inner_text()
+
+
+async def test_lines_that_cause_a_failure_are_marked(page: Any, mesh: Sources) -> None:
+    script = "function envoy_on_response(handle) handle:headers():add('x' 'y') end"
+    lua = f'patch: {{operation: MERGE, value: {{inline_string: "{script}"}}}}'
+    message = 'p rejected RDS: script load error: [string "function envoy_on_response(handle) handle:head..."]:1: no'
+    route = f"{{hosts: [web], http: [{{{FAULT}, route: [{{destination: {{host: web}}}}]}}]}}"
+    objects = (
+        make("VirtualService", "f", route, "c"),
+        make("EnvoyFilter", "s", f"{{configPatches: [{{applyTo: VIRTUAL_HOST, {lua}}}]}}", "c"),
+        endpoint_slice("web", at("10.0.8.1"), at("10.0.8.2", conditions="{ready: false}")),
+    )
+    problem = Problem(code="refused", object=ObjectRef(GroupKind(NETWORKING, "EnvoyFilter"), "c", "s"), message=message)
+    pages = sources(world(*objects).mesh, problems=[problem])
+    lines = []
+    async with TestServer(application(pages)) as server:
+        await page.goto(str(server.make_url(routes.PATH)))
+        for kind in ("networking.istio.io/VirtualService/c/f", "networking.istio.io/EnvoyFilter/c/s",
+                     "discovery.k8s.io/EndpointSlice/a/web-0"):  # fmt: skip
+            await page.evaluate("hash => { location.hash = hash; }", f"#/object/{kind}")
+            await page.locator(f".card[data-place='object/{kind}'] .marked").wait_for()
+            lines.append(await page.locator(".marked").inner_text())
+    assert [line.split("←")[0].strip()[:14] for line in lines] == ["abort:", "inline_string:", "ready: false"]
 
 
 async def test_object_opens_at_its_title_and_the_state_of_the_mesh_takes_one_line(page: Any) -> None:
@@ -371,7 +395,7 @@ async def test_checked_access_and_its_inputs_outlive_refreshes(page: Any, mesh: 
 
 async def test_result_of_checked_access_is_in_sight(page: Any) -> None:
     await page.set_viewport_size({"width": 1400, "height": 400})
-    await page.evaluate("location.hash = '#/service/b/ledger.b.svc.cluster.local'")
+    await page.evaluate("location.hash = '#/service/a/front.a.svc.cluster.local'")
     await page.click("summary:has-text('Check access')")
     await page.click("button:has-text('Check access')")
     result = page.locator("#detail [role=status]:has-text('These are the policies of')")

@@ -58,7 +58,7 @@ function delivered(delivery, usedBy, isFaulty, { unhealthy }) {
   const gone = delivery.disconnected ? h("p", { class: "soft" }, `${count(delivery.disconnected, "proxy", "proxies")} disconnected before ${delivery.disconnected === 1 ? "it" : "they"} acknowledged the change. A proxy receives the current configuration when it connects again.`) : null;
   if (!affected) return [usedBy.length ? null : h("p", {}, mark("note", `Active${since}. It affects no connected proxy now.`)), reasons, gone];
   const all = acknowledged === affected, who = affected === 1 ? all ? "the only proxy" : "0 of 1 proxies" : all ? `all ${number(affected)} proxies` : `${number(acknowledged)} of the ${number(affected)} proxies`;
-  return [h("p", {}, mark(all ? isFaulty ? "note" : "ok" : delivery.refused ? "bad" : "busy", `Rolled out to ${who} that it affects${all ? since : ""}.`)), reasons, gone];
+  return [h("p", {}, mark(all ? isFaulty ? "note" : "ok" : delivery.refused ? "bad" : "busy", `Rolled out to ${who}`), ` that it affects${all ? since : ""}.`), reasons, gone];
 }
 
 // The lines that cause what is wrong, where no problem has their path: endpoints that are not ready, faults that are

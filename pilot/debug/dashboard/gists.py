@@ -1,4 +1,4 @@
-"""What an object does, as a short phrase, if its kind is one for which that can be said."""
+"""Short phrases about what objects do, for the kinds of which that can be said."""
 
 from __future__ import annotations
 

@@ -310,6 +310,10 @@ def _unknown_kind(group_kind: GroupKind, version: str, catalogue: Catalogue, str
     if group_kind == _ISTIO_OPERATOR:
         message = "only the installer reads an IstioOperator; check it with `pilotctl manifest generate -f FILE`"
         yield warning("unknown-kind", "kind", message)
+    elif others := _same_name(group_kind, catalogue):
+        written = " or ".join(others)
+        message = f"there is no {name} in {version}, so the object has no effect: write apiVersion: {written}"
+        yield msgspec.structs.replace(warning("unknown-kind", "apiVersion", message), severity=severity)
     elif is_mesh_group(group):
         suggestion = did_you_mean(name, (kind.id.name for kind in catalogue if kind.id.group == group))
         problem = warning(
@@ -319,6 +323,16 @@ def _unknown_kind(group_kind: GroupKind, version: str, catalogue: Catalogue, str
     elif suggestion := did_you_mean(group, {k.id.group for k in catalogue if k.id.name == name and not k.is_built_in}):
         message = f"{version} {name} is not a supported kind and has no effect{suggestion}"
         yield msgspec.structs.replace(warning("unknown-kind", "apiVersion", message), severity=severity)
+
+
+def _same_name(group_kind: GroupKind, catalogue: Catalogue) -> list[str]:
+    """Return the versions with the groups of kinds that have the name of a kind, whose own group is that of no API of
+    another project."""
+    group, name = group_kind
+    if group not in ("", "istio.io") and not is_mesh_group(group):
+        return []
+    kinds = (kind for kind in catalogue if kind.id.name == name and not kind.is_built_in)
+    return [f"{kind.id.group}/{kind.versions[0]}" for kind in kinds if kind.id.group]
 
 
 def _identity(metadata: Any) -> tuple[str, str]:

@@ -20,6 +20,7 @@ UNKNOWN_FIELD = "unknown-field"
 MAX_SUGGESTIONS = 10
 """Maximum number of unknown fields of a value for which known fields are suggested. Each takes about 0.1 ms."""
 _LONGEST_VALUE = 60
+_MAX_PAIRS = 3
 _PLAIN = re.compile(r"[A-Za-z/][-\w./]*", re.ASCII)
 _PATH_PART = re.compile(r"([^.\[\]]+)|\[([^\]]*)\]?")
 _LABELS = ("matchLabels", "labels")
@@ -80,6 +81,8 @@ def _field_hint(name: str, messages: Sequence[_Message]) -> str:
     own = messages[-1]
     if suggestion := did_you_mean(name, own.fields):
         return suggestion
+    if list(map(type, own.fields.values())) == [mi.IntType]:  # the number of a port
+        return f"; the only field is {next(iter(own.fields))}"
     for parent in reversed(messages[:-1]):
         if name in parent.fields:
             return f"; it is a field of {parent.path or 'the level above'}: check the indentation"
@@ -95,6 +98,9 @@ def _field_hint(name: str, messages: Sequence[_Message]) -> str:
     for field, kind in own.fields.items():
         if isinstance(kind, mi.StructType) and name in fields(kind.cls):
             return f"; did you mean {field}.{name}?"
+        item = present(kind.item_type) if isinstance(kind, mi.VarTupleType) else None
+        if isinstance(item, mi.StructType) and name in fields(item.cls):
+            return f"; it is a field of the items of {field}: indent it below {field}:, and begin it with -"
     return ""
 
 
@@ -116,6 +122,21 @@ def mapping_hint(struct: type, value: Any, fits: Fits) -> str:
     if isinstance(kind, mi.StructType) and fits(name, {(inner := next(iter(fields(kind.cls)), "")): value}):
         return f": write {{{name}: {{{inner}: {_shown(value)}}}}}"
     return ""
+
+
+def mapping_of_names_hint(value: Any) -> str:
+    """Return how to write a list of names with values, or of mappings, that is in the place of a mapping."""
+    if not isinstance(value, list) or not value or not all(isinstance(item, dict) for item in value):
+        return ""
+    pairs: list[tuple[Any, Any]] = []
+    for item in value[:_MAX_PAIRS]:
+        name = next((field for field in ("name", "key") if field in item), "")
+        pairs += [(item[name], item["value"])] if name and "value" in item else item.items()
+    pairs = pairs[:_MAX_PAIRS]
+    if not pairs or not all(isinstance(part, str | bool | int | float) for pair in pairs for part in pair):
+        return ""
+    more = ", …" if len(value) > _MAX_PAIRS else ""
+    return f": write {{{', '.join(f'{_shown(name)}: {_shown(text)}' for name, text in pairs)}{more}}}"
 
 
 def list_hint(value: Any) -> str:

@@ -14,9 +14,10 @@ from msgspec import inspect as mi
 
 from pilot.config.base import Lenient, OneOf
 from pilot.config.problem import LONGEST_FIELD, Problem, Severity, below, error, warning
-from pilot.ingest.field_hints import UNKNOWN_FIELD, list_hint, mapping_hint, with_suggestions
+from pilot.ingest.field_hints import UNKNOWN_FIELD, list_hint, mapping_hint, mapping_of_names_hint, with_suggestions
 from pilot.ingest.struct_fields import ONE_AT_A_TIME, fields, present, type_info
 from pilot.lib.duration import Duration, parse_duration
+from pilot.lib.suggestion import did_you_mean
 from pilot.lib.text import cut
 
 _inspected: set[Any] = set()
@@ -294,7 +295,7 @@ def _check_list(check: _Check, value: Any) -> Sequence[Problem]:
 
 def _check_dict(numeric: bool, check: _Check, value: Any) -> Sequence[Problem]:
     if not isinstance(value, dict):
-        return _wrong("a mapping", value)
+        return _wrong("a mapping", value, mapping_of_names_hint(value))
     problems: list[Problem] = []
     for key, item in value.items():
         place = f"[{key}]"
@@ -302,7 +303,10 @@ def _check_dict(numeric: bool, check: _Check, value: Any) -> Sequence[Problem]:
             problems.append(error("wrong-type", place, f"expected an integer as key, got {_shown(key)}"))
         elif not numeric and not isinstance(key, str):
             problems.append(error("wrong-type", place, f"expected a string as key, got {_name(key)}: quote it"))
-        problems.extend(below(place, check(item)))
+        faults = check(item)
+        if faults and key == "matchLabels" and isinstance(item, dict):
+            faults = [error("wrong-type", "", "expected a label, got a mapping: write the labels without matchLabels")]
+        problems.extend(below(place, faults))
         if len(problems) >= MAX_MISMATCHES:
             break
     return problems
@@ -316,7 +320,8 @@ def _check_value(struct: bool, check: _Check, value: Any) -> Sequence[Problem]:
 def _check_word(words: tuple[Any, ...], value: Any) -> Sequence[Problem]:
     if value in words:
         return ()
-    return [error("bad-enum", "", f"expected one of {', '.join(map(str, words))}, got {_shown(value)}")]
+    hint = did_you_mean(value, (word for word in words if isinstance(word, str))) if isinstance(value, str) else ""
+    return [error("bad-enum", "", f"expected one of {', '.join(map(str, words))}, got {_shown(value)}{hint}")]
 
 
 def _check_union(names: str, checks: Sequence[_Check], value: Any) -> Sequence[Problem]:

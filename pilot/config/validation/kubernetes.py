@@ -5,6 +5,7 @@ Objects from files need it, because no API server has validated them.
 
 from __future__ import annotations
 
+from pilot.config.indexes import SERVICE_NAME_LABEL
 from pilot.config.kubernetes.endpoint_slice import EndpointSlice, SliceEndpoint
 from pilot.config.kubernetes.pod import Pod
 from pilot.config.kubernetes.service import MAX_PORTS, Service, ServicePort
@@ -55,6 +56,9 @@ def validate_pod(o: Object[Pod]) -> Problems:
 
 def validate_endpoint_slice(o: Object[EndpointSlice]) -> Problems:
     endpoint_slice = o.spec
+    if SERVICE_NAME_LABEL not in o.labels:
+        text = f"without the label {SERVICE_NAME_LABEL}, the endpoints belong to no Service: set it to its name"
+        yield warning("no-service", "metadata.labels", text)
     if endpoint_slice.address_type not in ("IPv4", "IPv6", "FQDN"):
         yield error("bad-enum", "addressType", f"{endpoint_slice.address_type!r}: expected IPv4, IPv6 or FQDN")
     elif endpoint_slice.address_type != "FQDN":

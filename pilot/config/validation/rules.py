@@ -105,6 +105,8 @@ def check_host(path: str, host: str) -> Findings:
         return ()
     if problems := _check_length(path, host) or _check_not_url(path, host):
         return problems
+    if "{{" in host:
+        return (error("bad-host", path, f"{host!r} looks like a Helm template: render it first"),)
     first, dot, rest = host.partition(".")
     if len(first) > 63 or not _WILDCARD_LABEL.fullmatch(first):
         return (error("bad-host", path, f"{host!r} is not a domain name: invalid label {first!r}"),)
@@ -246,7 +248,21 @@ def check_regex(path: str, pattern: str) -> Findings:
     if not pattern:
         return (error("bad-regex", path, "a regular expression is required"),)
     fault = find_fault(pattern)
-    return (error("bad-regex", path, f"{fault} (RE2 syntax)"),) if fault else ()
+    return (error("bad-regex", path, f"{fault} (RE2 syntax){_regex_hint(pattern)}"),) if fault else ()
+
+
+_GLOB = re.compile(r"\*[-\w./*]*", re.ASCII)
+_LOOKAROUND = re.compile(r"\(\?<?[=!]")
+
+
+def _regex_hint(pattern: str) -> str:
+    """Return how to write an invalid regular expression that has the syntax of another language."""
+    if _LOOKAROUND.search(pattern):
+        return "; RE2 has no lookahead and no lookbehind: match the exceptions with a rule of their own before this one"
+    if not pattern.startswith("*"):
+        return ""
+    same = pattern.replace(".", r"\.").replace("*", ".*") if _GLOB.fullmatch(pattern) and len(pattern) <= 60 else ""
+    return f"; write .* for any text{f': {same}' if same else ''}"
 
 
 def check_export_to(path: str, names: Collection[str], namespace: str, nobody: bool = False) -> Findings:

@@ -9,6 +9,8 @@ from pilot.config.protocol import Protocol, parse_protocol
 from pilot.config.validation import rules
 from pilot.config.validation.traffic.tls import validate_server_tls
 
+_TLS = ": write tls: {mode: SIMPLE, credentialName: NAME-OF-A-SECRET}"
+
 
 def validate_gateway(o: Object[Gateway]) -> Problems:
     if not rules.is_dns_label(o.name):
@@ -73,7 +75,7 @@ def _check_tls_there(server: Server, protocol: Protocol) -> Problems:
     tls = server.tls
     if tls is None:
         if protocol.is_tls:
-            yield error("tls-needed", "tls", f"{server.port and server.port.protocol} requires TLS settings")
+            yield error("tls-needed", "tls", f"{server.port and server.port.protocol} requires TLS settings{_TLS}")
         return
     if not protocol.is_http and tls.https_redirect:
         yield warning("no-effect", "tls.httpsRedirect", "only HTTP servers can redirect to HTTPS")

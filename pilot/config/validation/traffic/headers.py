@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from pilot.config.networking.virtual_service import HeaderOperations, Headers
-from pilot.config.problem import Problems, below, error
+from pilot.config.problem import Problems, below, error, warning
 from pilot.config.validation.format_string import is_known
 from pilot.config.validation.rules import Findings
 
@@ -101,12 +101,18 @@ def _check_values(field: str, values: Mapping[str, str], authority: bool) -> Pro
 
 
 def _check_operated_name(path: str, name: str, authority: bool) -> Findings:
-    """Return an error if a header cannot be modified. With `authority`, the Host header can be modified."""
+    """Return an error if a header cannot be modified, or a warning if HTTP does not allow its name.
+
+    With `authority`, the Host header can be modified.
+    """
     lower = name.lower()
     if not name or _LINE.search(name):
         return (error("bad-header-name", path, f"{name!r} is not a valid header name"),)
     if (lower.startswith(":") or lower == "host") and not (authority and lower in (":authority", "host")):
-        return (error("bad-header-name", path, f"{name!r} cannot be modified here"),)
+        hint = "; to change the path, use rewrite: {uri: /x}" if lower == ":path" and authority else ""
+        return (error("bad-header-name", path, f"{name!r} cannot be modified here{hint}"),)
+    if name[0] != ":" and not _TOKEN.fullmatch(name):
+        return (warning("bad-header-name", path, f"{name!r} is not a valid header name"),)
     return ()
 
 

@@ -14,7 +14,7 @@ from pilot.config.networking.virtual_service import (
     HTTPRouteDestination,
     StringMatch,
 )
-from pilot.config.problem import Problems, below, each, error, info, warning
+from pilot.config.problem import Problems, below, each, error, warning
 from pilot.config.validation import rules
 from pilot.config.validation.traffic.fault import validate_fault
 from pilot.config.validation.traffic.gateway_names import check_gateway_names
@@ -105,10 +105,7 @@ def _validate_match(match: HTTPMatchRequest, gateway: bool) -> Problems:
     ):
         if value is not None:
             yield from check_string_match(field, value, empty_prefix=field == "uri")
-            if value.prefix is not None and value.prefix.endswith("*"):
-                shorter = value.prefix.rstrip("*")
-                text = f"* is literal in a prefix, so only values with * match; write {{prefix: {shorter or '/'}}}"
-                yield info("literal-wildcard", f"{field}.prefix", text)
+            yield from _check_literal(field, value)
     for field, matches in (("headers", match.headers), ("withoutHeaders", match.without_headers)):
         for name, value in matches.items():
             place = f"{field}[{name}]"
@@ -127,6 +124,20 @@ def _validate_match(match: HTTPMatchRequest, gateway: bool) -> Problems:
     yield from check_gateway_names("gateways", match.gateways)
     if match.source_namespace and not rules.is_dns_label(match.source_namespace):
         yield error("bad-namespace", "sourceNamespace", f"{match.source_namespace!r} is not a valid namespace")
+
+
+def _check_literal(field: str, match: StringMatch) -> Problems:
+    """Yield warnings about an exact value or a prefix that is written like a wildcard, or like no path."""
+    for form, text in (("prefix", match.prefix), ("exact", match.exact)):
+        if text is None:
+            continue
+        if text.endswith("*"):
+            shorter = text.rstrip("*") or "/"
+            message = f"* is literal in {form}, so only values with * match; write {{prefix: {shorter}}}"
+            yield warning("literal-wildcard", f"{field}.{form}", message)
+        elif field == "uri" and text and not text.startswith("/"):
+            message = f"paths begin with /, so no request matches; write {{{form}: /{text}}}"
+            yield warning("never-matches", f"{field}.{form}", message)
 
 
 def check_string_match(path: str, match: StringMatch, empty_prefix: bool = False) -> rules.Findings:

@@ -186,15 +186,19 @@ def test_unix_socket_path_length(length: int, valid: bool) -> None:
 
 
 def test_endpoint_slice_address_type() -> None:
-    expected = ["error addressType: 'IPv5': expected IPv4, IPv6 or FQDN"]
+    no_service = (
+        "warning metadata.labels: without the label kubernetes.io/service-name, the endpoints belong to no Service: "
+        "set it to its name"
+    )
+    expected = [no_service, "error addressType: 'IPv5': expected IPv4, IPv6 or FQDN"]
     assert (
         messages_for("EndpointSlice", "{addressType: IPv5, endpoints: [{addresses: [x]}]}", "discovery.k8s.io/v1")
         == expected
     )
-    assert (
-        messages_for("EndpointSlice", "{addressType: FQDN, endpoints: [{addresses: [x]}]}", "discovery.k8s.io/v1") == []
-    )
-    invalid_address = ["error endpoints[0].addresses[0]: 'x' is not an IP address"]
+    assert messages_for(
+        "EndpointSlice", "{addressType: FQDN, endpoints: [{addresses: [x]}]}", "discovery.k8s.io/v1"
+    ) == [no_service]
+    invalid_address = [no_service, "error endpoints[0].addresses[0]: 'x' is not an IP address"]
     assert (
         messages_for("EndpointSlice", "{addressType: IPv4, endpoints: [{addresses: [x]}]}", "discovery.k8s.io/v1")
         == invalid_address
@@ -249,3 +253,38 @@ def test_network_gateway_names(gateway: str, expected: list[tuple[str, str]]) ->
     assert [(p.path, p.message) for p in problems] == [
         (f"networks[n].gateways[0].{path}", message) for path, message in expected
     ]
+
+
+SECURITY = "security.istio.io/v1"
+
+
+@pytest.mark.parametrize(
+    ("messages", "end"),
+    [
+        (messages_for("VirtualService", "{hosts: [a]}", "istio.io/v1"), "write apiVersion: networking.istio.io/v1"),
+        (messages_for("AuthorizationPolicy", "{}"), "write apiVersion: security.istio.io/v1"),
+        (route(destination="host: a, port: {name: http}"), "the only field is number"),
+        (route(", match: [{uri: {regex: '*.jpg'}}]"), r"write .* for any text: .*\.jpg"),
+        (route(", match: [{uri: {prefix: '/api/*'}}]"), "only values with * match; write {prefix: /api/}"),
+        (route(", match: [{uri: {exact: api}}]"), "paths begin with /, so no request matches; write {exact: /api}"),
+        (route(", headers: {request: {add: [{name: x-a, value: b}]}}"), "got a list: write {x-a: b}"),
+        (route(", headers: {request: {set: {'x user': a}}}"), "'x user' is not a valid header name"),
+        (route(", headers: {request: {set: {':path': a}}}"), "to change the path, use rewrite: {uri: /x}"),
+        (messages_for("AuthorizationPolicy", "{action: Deny}", SECURITY), "got 'Deny'; did you mean DENY?"),
+        (
+            messages_for("AuthorizationPolicy", "{rules: [{source: {principals: [a]}}]}", SECURITY),
+            "it is a field of the items of from: indent it below from:, and begin it with -",
+        ),
+        (messages_for("VirtualService", "{hosts: ['{{ .Values.a }}']}"), "looks like a Helm template: render it first"),
+        (
+            messages_for("Gateway", "{servers: [{hosts: ['*'], port: {number: 443, name: a, protocol: HTTPS}}]}"),
+            "HTTPS requires TLS settings: write tls: {mode: SIMPLE, credentialName: NAME-OF-A-SECRET}",
+        ),
+        (
+            messages_for("Service", "{spec: {selector: {matchLabels: {app: a}}}}", "v1"),
+            "expected a label, got a mapping: write the labels without matchLabels",
+        ),
+    ],
+)
+def test_fix_of_a_mistake(messages: list[str], end: str) -> None:
+    assert any(message.endswith(end) for message in messages), messages

@@ -80,9 +80,21 @@ def _lower(problem: Problem, lines: int) -> Problem:
     return msgspec.structs.replace(problem, line=problem.line + lines) if problem.line else problem
 
 
+_TOP_KEYS = frozenset(("apiVersion", "kind", "metadata", "spec", "status", "data"))
+"""Keys of objects of Kubernetes."""
+
+
 def repeated_keys(document: Document, subject: ObjectRef, file: str, strict: bool = False) -> Iterator[Problem]:
     """Yield a problem for each key that occurs more than once in a mapping. It is an error if `strict` is true."""
     severity = Severity.ERROR if strict else Severity.WARNING
+    keys = {key for key, _ in document.repeated}
+    is_joined = {"apiVersion", "kind"} <= keys
+    first = ""
     for key, line in document.repeated:
         message = f"{key!r} occurs twice in one mapping; the last value wins"
+        if is_joined and key in _TOP_KEYS:
+            first = first or key
+            if key != first:  # the other keys of an object that follows without a separator
+                continue
+            message += f": is a line --- missing before line {line}?"
         yield Problem(code="duplicate-key", object=subject, message=message, severity=severity, file=file, line=line)

@@ -22,12 +22,13 @@ from pilot.mesh.analysis.selector import (
     selected_anywhere,
 )
 from pilot.mesh.model.ambient_features import serves_waypoints
+from pilot.mesh.model.facets import PolicySubjectKey
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.kubernetes_services import kubernetes_hostname
 from pilot.mesh.registry.services import service
 from pilot.mesh.security.authorizers import authorizer
 from pilot.mesh.security.jwt import excess_rules
-from pilot.mesh.security.policies import GATEWAY_NAME
+from pilot.mesh.security.policies import GATEWAY_NAME, policy_keys
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import root_namespace
 
@@ -178,6 +179,7 @@ def authorization_policy_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ..
 def _check_authorization(db: Mesh, o: Object[AuthorizationPolicy]) -> Problems:
     yield from check_attachment(db, o)
     yield from check_connections(db, o)
+    yield from _check_request_principals(db, o)
     if (
         o.spec.action == "CUSTOM"
         and o.spec.provider is not None
@@ -186,4 +188,43 @@ def _check_authorization(db: Mesh, o: Object[AuthorizationPolicy]) -> Problems:
         yield warning("provider-not-found", "provider.name", f"{fault}; everything that this policy matches is denied")
 
 
+def _check_request_principals(db: Mesh, o: Object[AuthorizationPolicy]) -> Problems:
+    """Yield a problem for each rule that allows only authenticated requests, if no RequestAuthentication applies.
+
+    Without a RequestAuthentication, no request has a request principal.
+    """
+    paths = [
+        f"rules[{r}].from[0].source.requestPrincipals"
+        for r, rule in enumerate(o.spec.rules)
+        if rule.from_ and all(f.source is not None and f.source.request_principals for f in rule.from_)
+    ]
+    if not paths or o.spec.action != "ALLOW" or _has_request_authentication(db, o):
+        return
+    effect = "all are denied" if len(paths) == len(o.spec.rules) else "this rule allows none"
+    for path in paths:
+        yield warning(
+            "no-request-principal",
+            path,
+            f"requests have no request principal, because no RequestAuthentication applies, so {effect}; "
+            "create a RequestAuthentication for the workloads",
+        )
+
+
+def _has_request_authentication(db: Mesh, o: Object[AuthorizationPolicy]) -> bool:
+    """Return whether a RequestAuthentication applies to a workload of a policy, or may apply if none is known."""
+    root = root_namespace(db)
+    if o.namespace == root:
+        return bool(REQUEST_AUTHENTICATION.all_keys(db))
+    if not any(REQUEST_AUTHENTICATION.keys(db, "namespace", namespace) for namespace in (root, o.namespace)):
+        return False
+    if o.spec.target_ref is not None or o.spec.target_refs:
+        return True
+    labels = o.spec.selector.match_labels if o.spec.selector is not None else {}
+    workloads = [have for have in label_sets(db, o.namespace) if labels.items() <= have][:_MAX_WORKLOADS]
+    subjects = (PolicySubjectKey(o.namespace, have) for have in workloads)
+    return not workloads or any(policy_keys(db, REQUEST_AUTHENTICATION.id.name, subject) for subject in subjects)
+
+
+_MAX_WORKLOADS = 100
+"""Maximum number of label sets of workloads for which a RequestAuthentication is searched."""
 AUTHORIZATION_POLICIES = Check("AuthorizationPolicy", _authorization_keys, authorization_policy_problems)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pilot.config.kinds.istio import GATEWAY, REQUEST_AUTHENTICATION, VIRTUAL_SERVICE
+from pilot.config.networking.gateway import Server
 from pilot.config.networking.virtual_service import Destination, HTTPRoute, VirtualService
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import Problem, Problems, below, warning
@@ -59,6 +60,7 @@ def virtual_service_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
             *(below("spec.gateways", _check_gateways(db, virtual_service.spec)) if not is_derived else ()),
             *(below("spec", _check_match_gateways(virtual_service.spec)) if not is_derived else ()),
             *(below("spec", _check_destinations(db, virtual_service.spec, clients)) if not is_derived else ()),
+            *(_check_passthrough(db, virtual_service.spec) if not is_derived else ()),
             *below("spec", check_delegates(db, virtual_service)),
             *below("spec", check_gateway_count(virtual_service.spec)),
             *below("spec.hosts", _check_hosts(db, virtual_service)),
@@ -89,6 +91,25 @@ def _check_gateways(db: Mesh, spec: VirtualService) -> Problems:
     for index, name in enumerate(spec.gateways):
         if name != MESH and not servers(db, gateway_key(name)):  # a Gateway has at least one server
             yield warning("gateway-not-found", f"[{index}]", f"Gateway {name} not found")
+
+
+def _check_passthrough(db: Mesh, spec: VirtualService) -> Problems:
+    """Yield a problem for each gateway whose servers all pass TLS through, so that HTTP routes have no effect."""
+    for name in spec.gateways if spec.http else ():
+        listed = servers(db, gateway_key(name)) if name != MESH else ()
+        if listed and all(s.tls is not None and s.tls.mode == "PASSTHROUGH" and _is_tls(s) for s in listed):
+            namespace, gateway = gateway_key(name)
+            port = gateway_ports(db, gateway_key(name))[0]
+            yield warning(
+                "no-effect",
+                "spec.http",
+                f"port {port} of Gateway {namespace}/{gateway} is PASSTHROUGH, so http routes have no effect; "
+                f"use tls: with match: [{{port: {port}, sniHosts: [{', '.join(spec.hosts[:3])}]}}]",
+            )
+
+
+def _is_tls(server: Server) -> bool:
+    return server.port is not None and server.port.protocol.upper() in ("HTTPS", "TLS")
 
 
 def _check_claims(db: Mesh, spec: VirtualService) -> Problems:

@@ -130,8 +130,8 @@ def allocate(
 ) -> Generator[None, None, HostAddresses]:
     """Return the addresses in steps.
 
-    They are the addresses in the status of the ServiceEntry or, if there are none, the remembered address or else a free
-    one from each prefix. Addresses that are remembered for hosts that do not exist are used last.
+    They are the addresses in the status of the ServiceEntry or, if there are none, the remembered address or else a
+    free one from each prefix. Addresses that are remembered for hosts that do not exist are used last.
     """
     allocated: dict[ObjectKey, dict[str, tuple[str, ...]]] = {}
     incomplete: dict[ObjectKey, dict[str, tuple[str, ...]]] = {}

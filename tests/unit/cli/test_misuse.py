@@ -95,6 +95,7 @@ FILES = {
     "groups.yaml": "---\n".join(
         f"apiVersion: networking.istio.io/v1\nkind: WorkloadGroup\nmetadata: {{name: {name}}}\n" for name in "ab"
     ),
+    "joined.yaml": VIRTUAL_SERVICE + VIRTUAL_SERVICE.replace("tea", "cup"),
     "templates/a.tmpl": "x",
     "none/README": "x",
 }
@@ -379,6 +380,11 @@ MISTAKES = [
         "pilotctl validate -f repeated.yaml",
         1,
         "\"repeated.yaml\" is not valid:\n  * line 6: networking.istio.io/VirtualService shop/tea: 'hosts' occurs twice in one mapping; the last value wins",
+    ),
+    (
+        "pilotctl validate -f joined.yaml",
+        1,
+        "\"joined.yaml\" is not valid:\n  * line 9: networking.istio.io/VirtualService shop/cup: 'apiVersion' occurs twice in one mapping; the last value wins: is a line --- missing before line 9?",
     ),
     (
         "pilotctl validate -f helm.yaml",

@@ -127,6 +127,18 @@ ROWS = [
         (gw(), vs(f"{{hosts: [x.com], gateways: [edge/gw], http: [{BY_CLAIM}]}}")),
         (request("{selector: {matchLabels: {istio: ingress}}, jwtRules: [{issuer: a}]}", "edge"),),
     ),
+    Row(
+        "no-request-principal",
+        "spec.rules[0].from[0].source.requestPrincipals",
+        (make("AuthorizationPolicy", "p", '{rules: [{from: [{source: {requestPrincipals: ["*"]}}]}]}'),),
+        (request("{selector: {matchLabels: {app: api}}, jwtRules: [{issuer: a}]}"),),
+    ),
+    Row(
+        "no-effect",
+        "spec.http",
+        (gw(port=HTTPS, tls="mode: PASSTHROUGH"), vs(ON_GATEWAY)),
+        (gw(port=HTTPS, tls="mode: SIMPLE, credentialName: cert"),),
+    ),
     Row("gateway-not-found", "spec.gateways[0]", (vs(ON_GATEWAY),), (gw(),)),
     Row(
         "gateway-not-bound",

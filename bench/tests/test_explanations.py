@@ -148,8 +148,8 @@ def test_custom_tags_without_a_type(type_of_other: dict[str, Any], explained: bo
     def listener(*tags: dict[str, Any]) -> dict[str, Any]:
         return {"tracing": {"customTags": list(tags)}}
 
-    kept = {"tag": "b", "literal": {"value": "v"}}
-    change = Change([], listener({"tag": "a"}, {"tag": "b"} | type_of_other), listener(kept))
+    other = {"tag": "b", "literal": {"value": "v"}}
+    change = Change([], listener({"tag": "a"}, {"tag": "b"} | type_of_other), listener(other))
     assert bool(explanation("sidecar LDS filters[hcm].typedConfig.tracing.customTags[].tag", change)) == explained
 
 

@@ -200,21 +200,21 @@ def _find_fault(contents: list[dict[str, Any]], context: str, folders: list[str]
     name = context or next((str(c["current-context"]) for c in contents if c.get("current-context")), "")
     selected, _ = _entry(contents, "contexts", "context", name)
     for section, field in (("clusters", "cluster"), ("users", "user")):
-        wanted = (selected or {}).get(field)
-        if not wanted:
+        reference = (selected or {}).get(field)
+        if not reference:
             continue
         if not any(_entries(content, section) for content in contents):
-            return f"the context {name!r} names the {field} {wanted!r}, and there is no list {section}"
-        entry, index = _entry(contents, section, field, wanted)
+            return f"the context {name!r} names the {field} {reference!r}, and there is no list {section}"
+        entry, index = _entry(contents, section, field, reference)
         if index < 0:
-            known = [str(one.get("name")) for c in contents for one in _entries(c, section)]
+            names = [str(one.get("name")) for c in contents for one in _entries(c, section)]
             return (
-                f"the context {name!r} names the {field} {wanted!r}, which is not in the list {section}"
-                f"{choices(str(wanted), known)}"
+                f"the context {name!r} names the {field} {reference!r}, which is not in the list {section}"
+                f"{choices(str(reference), names)}"
             )
         for file in _FILES[section]:
             if fault := _file_fault(entry or {}, file, folders[index]):
-                return f"{section}[{wanted}].{field}.{fault}"
+                return f"{section}[{reference}].{field}.{fault}"
     return ""
 
 

@@ -132,12 +132,6 @@ async def test_page_answers_first_and_leads_to_the_proxy(page: Any) -> None:
     await page.click("#view a:has-text('web')")
 
 
-async def test_objects_that_changed_after_a_refusal_are_not_its_cause(page: Any, mesh: Sources) -> None:
-    mesh.changes.record(7, [ChangedObject("update", ROUTE.kind.group, "VirtualService", "b", "r", "")], 1, 0, 0)
-    await page.wait_for_selector(".recent li:has-text('changed VirtualService b/r has an error')")
-    assert "caused by" not in await headline(page)
-
-
 async def test_rejection_is_attributed_to_the_object_that_causes_it(page: Any, mesh: Sources) -> None:
     changed = ChangedObject("update", NETWORKING, "VirtualService", "a", "later")
     mesh.changes.record(7, [changed], 1, 0, 2)

@@ -126,12 +126,22 @@ class _Argument(NamedTuple):
     height: int
 
 
+_MISTAKEN = {"=>": ">=", "=<": "<=", "=": "==", "&": "&&", "|": "||"}
+"""The operator that is meant by another, longest first."""
+
+
+def _hint(expression: str, at: int) -> str:
+    """Return a question that suggests an operator, or "" if none is similar to the text at a position."""
+    meant = next((operator for text, operator in _MISTAKEN.items() if expression.startswith(text, at)), "")
+    return f"; did you mean {meant}?" if meant else ""
+
+
 def _tokens(expression: str) -> Iterator[_Token]:
     at = 0
     while at < len(expression):
         match = _TOKEN.match(expression, at)
         if match is None or match.lastgroup is None:
-            raise _SyntaxFault(f"position {at}: unexpected {expression[at : at + 12]!r}")
+            raise _SyntaxFault(f"position {at}: unexpected {expression[at : at + 12]!r}{_hint(expression, at)}")
         token = _Token(match.lastgroup, match[0], at)
         if token.kind == "text" and any(escape["wrong"] for escape in _ESCAPE.finditer(token.text)):
             raise _SyntaxFault(f"position {at}: {cut(token.text, 200)} has an invalid escape sequence")

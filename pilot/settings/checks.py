@@ -21,7 +21,7 @@ def one_of(*values: str) -> Check:
 
 
 def prefix_of(version: int) -> Check:
-    """Return a check that a value is an address prefix with a length, for allocating addresses of an IP version."""
+    """Return a check that a value is a prefix with a length, and with addresses of an IP version to allocate."""
     example, longest = ("240.240.0.0/16", 32) if version == 4 else ("2001:2::/48", 128)
 
     def check(text: str) -> None:

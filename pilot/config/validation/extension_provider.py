@@ -69,7 +69,9 @@ def _check_service(service: str, port: int) -> Problems:
     namespace, slash, host = service.rpartition("/")
     if not service or (slash and not namespace) or not host or "/" in namespace:
         yield warning("bad-host", "service", f"{service!r}: expected host or namespace/host")
-    if not 1 <= port <= 65535:
+    if not port:
+        yield warning("bad-port", "port", "required: set it to the number of a port of the service")
+    elif not 1 <= port <= 65535:
         yield warning("bad-port", "port", f"{port} is not a valid port: must be between 1 and 65535")
 
 

@@ -18,6 +18,7 @@ from pilot.config.gateway_api.reference import (
     ReferenceGrantFrom,
     ReferenceGrantTo,
 )
+from pilot.config.group_kind import GATEWAY_API
 from pilot.config.object import Object
 from pilot.config.problem import LONGEST_FIELD, Problems, below, each, error, warning
 from pilot.config.validation import rules
@@ -33,7 +34,12 @@ _FILTER_FIELDS = {
     "CORS": "cors",
 }
 """The field of a filter that each type requires."""
+_HTTP_ONLY = ("RequestRedirect", "URLRewrite", "CORS")
+"""Types of filters that GRPCRoutes do not have."""
+_PARENT_GROUPS = {"Service": "", "ServiceEntry": "networking.istio.io"}
+"""The groups of the kinds of parents that are not of the Gateway API."""
 _PROTOCOLS = ("HTTP", "HTTPS", "TLS", "TCP", "HBONE")
+_EMPTY = '""'
 _LAST_PORT = 65535
 
 
@@ -44,7 +50,8 @@ def validate_http_route(o: Object[HTTPRoute]) -> Problems:
 
 def validate_grpc_route(o: Object[GRPCRoute]) -> Problems:
     yield from _check_parents_and_hosts(o)
-    yield from each("spec.rules", o.spec.rules, _check_rule)
+    for index, rule in enumerate(o.spec.rules):
+        yield from below(f"spec.rules[{index}]", _check_grpc_rule(rule))
 
 
 def validate_tls_route(o: Object[TLSRoute]) -> Problems:
@@ -57,7 +64,7 @@ def validate_tls_route(o: Object[TLSRoute]) -> Problems:
 
 
 def validate_l4_route(o: Object[TCPRoute] | Object[UDPRoute]) -> Problems:
-    yield from each("spec.parentRefs", o.spec.parent_refs, _check_name)
+    yield from each("spec.parentRefs", o.spec.parent_refs, _check_parent)
     yield from _check_l4_rules(o)
 
 
@@ -84,7 +91,7 @@ def _check_group_and_kind(end: ReferenceGrantFrom | ReferenceGrantTo) -> Problem
 
 
 def _check_parents_and_hosts(o: Object[HTTPRoute] | Object[GRPCRoute] | Object[TLSRoute]) -> Problems:
-    yield from each("spec.parentRefs", o.spec.parent_refs, _check_name)
+    yield from each("spec.parentRefs", o.spec.parent_refs, _check_parent)
     for index, hostname in enumerate(o.spec.hostnames):
         yield from rules.check_host(f"spec.hostnames[{index}]", hostname)
 
@@ -105,12 +112,28 @@ def _check_http_rule(rule: HTTPRouteRule) -> Problems:
         if path.type != "RegularExpression" and not path.value.startswith("/"):
             text = f"{path.value!r} matches no request, because paths begin with /; write /{path.value}"
             yield warning("never-matches", f"matches[{index}].path.value", text)
-    yield from _check_rule(rule)
-
-
-def _check_rule(rule: HTTPRouteRule | GRPCRouteRule) -> Problems:
     yield from each("backendRefs", rule.backend_refs, _check_filtered_backend)
     yield from each("filters", rule.filters, _check_filter)
+
+
+def _check_grpc_rule(rule: GRPCRouteRule) -> Problems:
+    for index, match in enumerate(rule.matches):
+        for field in ("service", "method") if match.method is not None and match.method.type == "Exact" else ():
+            value = getattr(match.method, field) or ""
+            service, slash, method = value.strip("/").partition("/")
+            if slash or value != value.strip("/"):
+                text = f"{value!r} is not a {field} name, so it matches no request"
+                fix = f"; write service: {service}, method: {method}" if slash else f"; write {service}"
+                yield warning("never-matches", f"matches[{index}].method.{field}", text + fix)
+    yield from each("backendRefs", rule.backend_refs, _check_filtered_backend)
+    yield from each("filters", rule.filters, _check_grpc_filter)
+
+
+def _check_grpc_filter(route_filter: HTTPRouteFilter) -> Problems:
+    if route_filter.type in _HTTP_ONLY:
+        yield warning("no-effect", "type", f"a GRPCRoute has no filter {route_filter.type}; use an HTTPRoute")
+    else:
+        yield from _check_filter(route_filter)
 
 
 def _check_filtered_backend(backend: HTTPBackendRef) -> Problems:
@@ -141,6 +164,14 @@ def _check_reference(backend: BackendObjectReference) -> Problems:
 def _check_name(reference: ParentReference | BackendObjectReference) -> Problems:
     if not reference.name:
         yield error("missing-field", "name", f"required: set it to the name of a {reference.kind or 'backend'}")
+
+
+def _check_parent(parent: ParentReference) -> Problems:
+    yield from _check_name(parent)
+    group = _PARENT_GROUPS.get(parent.kind)
+    if parent.group == GATEWAY_API and group is not None:
+        text = f"kind {parent.kind} needs group: {group or _EMPTY}; without it, the route has no effect"
+        yield warning("no-effect", "kind", text)
 
 
 def validate_gateway(o: Object[Gateway]) -> Problems:

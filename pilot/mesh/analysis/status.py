@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from pilot.config.gateway_api.reference import ParentReference
+from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY
+from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.derive import derived
 from pilot.mesh.ambient.conditions import WAYPOINT_BOUND
@@ -16,6 +18,7 @@ from pilot.mesh.status.gateway_status import GatewayStatus
 from pilot.mesh.status.object_status import (
     BackendStatus,
     ObjectConditions,
+    ParentStatus,
     PolicyStatus,
     PoolStatus,
     RouteStatus,
@@ -36,12 +39,40 @@ FaultyCondition = tuple[str, StatusCondition]
 def status_problems(db: Mesh, ref: ObjectRef) -> tuple[Problem, ...]:
     """Return the problems that the status of an object reports."""
     status, route = object_status(db, ref), object_with_status(db, ref) if ref.kind in ROUTES else None
-    return (
-        build_problems(ref, status, route.spec.parent_refs if route is not None else ()) if status is not None else ()
-    )
+    if status is None:
+        return ()
+    if isinstance(status, RouteStatus):
+        status = RouteStatus(tuple(_explained(db, ref, parent) for parent in status.parents))
+    return build_problems(ref, status, route.spec.parent_refs if route is not None else ())
 
 
 STATUSES = Check("status", objects_with_status, status_problems)
+
+
+def _explained(db: Mesh, ref: ObjectRef, status: ParentStatus) -> ParentStatus:
+    """Return the status of a route for a parent.
+
+    If the Gateway accepts no routes of other namespaces, the message names the listener.
+    """
+    parent, faults = status.parent, status.conditions
+    namespace = parent.namespace or ref.namespace
+    if namespace == ref.namespace or not any(c.reason == "NotAllowedByListeners" for c in faults):
+        return status
+    gateway = KUBERNETES_GATEWAY.get(db, ObjectKey(namespace, parent.name)) if parent.kind == "Gateway" else None
+    closed = [
+        index
+        for index, listener in enumerate(gateway.spec.listeners if gateway is not None else ())
+        if listener.allowed_routes.namespaces.from_ == "Same" and parent.section_name in (None, listener.name)
+    ]
+    if not closed:
+        return status
+    message = (
+        f"Gateway {namespace}/{parent.name} accepts routes only from its own namespace; "
+        f"set listeners[{closed[0]}].allowedRoutes.namespaces.from to All or Selector"
+    )
+    return status._replace(
+        conditions=tuple(c._replace(message=message) if c.reason == "NotAllowedByListeners" else c for c in faults)
+    )
 
 
 def build_problems(ref: ObjectRef, status: Status, parents: Sequence[ParentReference] = ()) -> tuple[Problem, ...]:

@@ -75,6 +75,8 @@ def find_fault(provider: ExtensionProvider) -> str:
     assert settings is not None
     if not _NAME.fullmatch(provider.name):
         return "the name must consist of at most 63 lower-case letters, digits and hyphens"
+    if not settings.port:
+        return "port: required, the number of a port of the service"
     if not 1 <= settings.port <= 65535:
         return f"port {settings.port} must be between 1 and 65535"
     if settings.status_on_error not in _STATUSES:

@@ -96,6 +96,13 @@ FILES = {
         f"apiVersion: networking.istio.io/v1\nkind: WorkloadGroup\nmetadata: {{name: {name}}}\n" for name in "ab"
     ),
     "joined.yaml": VIRTUAL_SERVICE + VIRTUAL_SERVICE.replace("tea", "cup"),
+    "no-group.yaml": "apiVersion: gateway.networking.k8s.io/v1\nkind: GRPCRoute\nmetadata: {name: r, namespace: shop}\nspec: {parentRefs: [{kind: Service, name: tea}], rules: [{matches: [{method: {service: acme.Tea/Get}}], filters: [{type: RequestRedirect}], backendRefs: [{name: tea, port: 80}]}]}\n",
+    "filter.yaml": "apiVersion: telemetry.istio.io/v1\nkind: Telemetry\nmetadata: {name: t, namespace: shop}\nspec: {accessLogging: [{providers: [{name: envoy}], filter: {expression: 'response.code => 400'}}]}\n",
+    "old-config.yaml": "apiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\nmetadata: {name: f, namespace: shop}\nspec: {configPatches: [{applyTo: HTTP_FILTER, patch: {operation: ADD, value: {name: envoy.filters.http.lua, config: {inlineCode: x}}}}]}\n",
+    "entry-port.yaml": "apiVersion: networking.istio.io/v1\nkind: WorkloadEntry\nmetadata: {name: w, namespace: shop}\nspec: {address: '10.1.2.3:8080'}\n",
+    "url.yaml": "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: e, namespace: shop}\nspec: {hosts: ['https://api.example.com'], resolution: DNS, ports: [{number: 443, name: tls, protocol: TLS}]}\n",
+    "closed.yaml": "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: gw, namespace: infra}\nspec: {gatewayClassName: istio, listeners: [{name: http, port: 80, protocol: HTTP}]}\n---\napiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: r, namespace: shop}\nspec: {parentRefs: [{name: gw, namespace: infra}], rules: [{backendRefs: []}]}\n",
+    "authz-mesh.yaml": "trustDomain: a\nextensionProviders:\n- name: oauth2\n  envoyExtAuthzHttp: {service: oauth.shop.svc.cluster.local}\n",
     "templates/a.tmpl": "x",
     "none/README": "x",
 }
@@ -1024,3 +1031,60 @@ def test_missing_package_is_named() -> None:
         "",
         "Error: the Python package no_such_package is missing; install all dependencies: pip install pyistiod\n",
     )
+
+
+ANALYSES = [
+    ("no-group.yaml", 'spec.parentRefs[0].kind: kind Service needs group: ""; without it, the route has no effect'),
+    (
+        "no-group.yaml",
+        "spec.rules[0].matches[0].method.service: 'acme.Tea/Get' is not a service name, so it matches no request; "
+        "write service: acme.Tea, method: Get",
+    ),
+    ("no-group.yaml", "spec.rules[0].filters[0].type: a GRPCRoute has no filter RequestRedirect; use an HTTPRoute"),
+    (
+        "filter.yaml",
+        "spec.accessLogging[0].filter.expression: position 14: unexpected '=> 400'; did you mean >=?",
+    ),
+    ("old-config.yaml", "has no field config; use typed_config with @type; the patch is ignored"),
+    (
+        "entry-port.yaml",
+        "spec.address: '10.1.2.3:8080' contains a port: write address 10.1.2.3 and the port below ports",
+    ),
+    (
+        "closed.yaml",
+        "spec.parentRefs[0]: Gateway infra/gw accepts routes only from its own namespace; "
+        "set listeners[0].allowedRoutes.namespaces.from to All or Selector",
+    ),
+    (
+        "--meshConfigFile authz-mesh.yaml vs.yaml",
+        "authz-mesh.yaml:3) extensionProviders[0]: port: required, the number of a port of the service",
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), ANALYSES)
+def test_analysis_names_the_fix(
+    arguments: str,
+    message: str,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert message in analysis(arguments, capsys)
+
+
+def test_analysis_reports_a_cause_once(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "\n1 error." in analysis("url.yaml", capsys)
+    assert "address" not in analysis("closed.yaml", capsys)
+
+
+def analysis(arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """Return the output of an analysis in the current directory."""
+    for argument in filter(FILES.get, shlex.split(arguments)):
+        pathlib.Path(argument).write_text(FILES[argument])
+    assert pilotctl.main(["analyze", *shlex.split(arguments)]) in (0, 79)
+    return capsys.readouterr().out

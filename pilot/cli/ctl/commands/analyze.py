@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterable
 
 import click
@@ -34,14 +35,16 @@ from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.problem import Problem, plain_problem
 from pilot.ingest.analysis import add_surroundings, decode_mesh, read_objects
 from pilot.ingest.analysis import analyze as find_problems
-from pilot.ingest.files.documents import SyntaxFault, read_document
+from pilot.ingest.files.documents import Document, SyntaxFault, read_document
 from pilot.lib.suggestion import did_you_mean
 from pilot.lib.text import one_line
 from pilot.mesh.analysis.listed import CHECKS
+from pilot.mesh.analysis.mesh import MESH
 from pilot.settings.parse import load
 
 FOUND = 79
 """Exit status if problems are found. It is the same as istioctl's."""
+_PROVIDER = re.compile(r"extensionProviders\[(\d{1,9})\]", re.ASCII)
 
 
 @click.command()
@@ -226,7 +229,7 @@ def _of_files(
     If `around` is set, these are the problems of a cluster to which the files are applied.
     """
     texts = read_files(files)
-    mesh, problems = _mesh(mesh_config)
+    mesh, problems, mesh_document = _mesh(mesh_config)
     with step_progress() as on_step:
         objects = read_objects(texts, on_step)
     analyzed = AnalyzedObjects(objects_in(objects.documents), mesh)
@@ -252,6 +255,10 @@ def _of_files(
     others = f"; {_count(ignored, 'object')} of other kinds ignored" if ignored else ""
     context = f" together with {_count(len(around.objects), 'object')} of the cluster" if around is not None else ""
     line = f"Checked {_count(checked, 'object')} in {_count(len(texts), 'file')}{context}{others}."
+    if mesh_document is not None:
+        file_problems = [_placed_provider(p, mesh, mesh_document, mesh_config or "") for p in file_problems]
+    if around is None:
+        file_problems = [p for p in file_problems if not _lacks_deployment(p)]
     all_problems = (*problems, *file_problems, *run_analyzers(analyzers, analyzed))
     return [plain_problem(problem) for problem in all_problems], line
 
@@ -265,13 +272,37 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _mesh(path: str | None) -> tuple[MeshConfig, list[Problem]]:
-    """Return the mesh config in a file, or the default, and its problems. Raise CommandError if it is not YAML."""
+def _mesh(path: str | None) -> tuple[MeshConfig, list[Problem], Document | None]:
+    """Return the mesh config in a file, or the default, its problems and the document. Raise CommandError if it is not
+    YAML."""
     if path is None:
-        return decode_mesh(None)
+        return *decode_mesh(None), None
     try:
         document = read_document(read_files([path])[path], path)
     except SyntaxFault as fault:
         raise CommandError(f"{path}:{fault.line}: {fault}") from fault
     mesh, problems = decode_mesh(document.plain)
-    return mesh, [msgspec.structs.replace(p, file=path, line=document.line_of(p.path)) for p in problems]
+    placed = [msgspec.structs.replace(p, file=path, line=document.line_of(p.path)) for p in problems]
+    return mesh, [_placed_provider(p, mesh, document, path) for p in placed], document
+
+
+def _placed_provider(problem: Problem, mesh: MeshConfig, document: Document, file: str) -> Problem:
+    """Return the problem of an extension provider with its place in the file.
+
+    In the mesh config, the built-in providers precede those of the file.
+    """
+    match = _PROVIDER.match(problem.path) if problem.object.kind == MESH.kind else None
+    listed = document.plain.get("extensionProviders") if match and isinstance(document.plain, dict) else None
+    if match is None or not isinstance(listed, list) or int(match[1]) >= len(mesh.extension_providers):
+        return problem
+    name = mesh.extension_providers[int(match[1])].name
+    names = [one.get("name", "") if isinstance(one, dict) else None for one in listed]
+    if name not in names:
+        return problem
+    path = f"extensionProviders[{names.index(name)}]{problem.path[match.end() :]}"
+    return msgspec.structs.replace(problem, path=path, file=file, line=document.line_of(path))
+
+
+def _lacks_deployment(problem: Problem) -> bool:
+    """Return whether a problem is the absence of the Service that the control plane creates for a Gateway."""
+    return problem.code == "address-not-usable" and f'hostname "{problem.object.name}-' in problem.message

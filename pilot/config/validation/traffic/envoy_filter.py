@@ -142,8 +142,9 @@ def _check_patch(item: EnvoyConfigObjectPatch) -> Problems:
 def _check_value(apply_to: str, operation: str, value: Mapping[str, object]) -> Problems:
     """Yield the problems of a value. Any problem causes the patch to be ignored."""
     for fault in read_patch_value(apply_to, operation, value)[1]:
-        place = shown(fault.place)
-        yield from below("patch", below("value", (warning(fault.code, place, f"{fault.text}; the patch is ignored"),)))
+        is_old = fault.code == "unknown-field" and fault.place[-1] == "config"
+        text = f"{fault.text}{'; use typed_config with @type' if is_old else ''}; the patch is ignored"
+        yield from below("patch", below("value", (warning(fault.code, shown(fault.place), text),)))
 
 
 # Matches

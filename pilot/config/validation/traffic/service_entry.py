@@ -9,7 +9,7 @@ from pilot.config.problem import Problems, below, error, warning
 from pilot.config.protocol import Protocol, parse_protocol
 from pilot.config.validation import rules
 from pilot.config.validation.expansion import check_service_entry, limited
-from pilot.config.validation.traffic.workload import check_ports, check_workload
+from pilot.config.validation.traffic.workload import bad_address, check_ports, check_workload
 from pilot.lib.addresses import is_ip
 from pilot.lib.hosts import is_wildcard
 
@@ -94,7 +94,7 @@ def _validate_none(entry: ServiceEntry) -> Problems:
 def _validate_dns(entry: ServiceEntry) -> Problems:
     if not entry.endpoints:
         for index, host in enumerate(entry.hosts):
-            if any(rules.check_name("", host)):
+            if any(rules.check_name("", host)) and not any(rules.check_host("", host)):
                 yield error(
                     "bad-host",
                     f"hosts[{index}]",
@@ -109,7 +109,7 @@ def _validate_dns(entry: ServiceEntry) -> Problems:
 
 def _check_dns_endpoint(endpoint: WorkloadEntry, names: set[str]) -> Problems:
     if not is_ip(endpoint.address) and any(rules.check_name("", endpoint.address)):
-        yield error("bad-address", "address", f"{endpoint.address!r} is neither an IP address nor a domain name")
+        yield bad_address(endpoint.address, "is neither an IP address nor a domain name")
     yield from rules.check_labels("labels", endpoint.labels)
     yield from check_ports(endpoint, names)
 

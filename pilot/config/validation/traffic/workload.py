@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pilot.config.networking.workload_entry import WorkloadEntry, WorkloadEntryObject
 from pilot.config.networking.workload_group import ReadinessProbe, WorkloadGroup
 from pilot.config.object import Object
-from pilot.config.problem import Problems, below, error, warning
+from pilot.config.problem import Problem, Problems, below, error, warning
 from pilot.config.validation import rules
 from pilot.config.validation.traffic.headers import check_strict_name
 from pilot.lib.addresses import is_ip
@@ -47,9 +47,18 @@ def _check_address(address: str, names: bool) -> Problems:
         return
     if not names:
         hint = "" if any(rules.check_name("", address)) else "; use resolution DNS for host names"
-        yield error("bad-address", "address", f"{address!r} is not an IP address, as resolution STATIC requires{hint}")
+        yield bad_address(address, f"is not an IP address, as resolution STATIC requires{hint}")
     elif any(rules.check_name("address", address)):
-        yield error("bad-address", "address", f"{address!r} is neither an IP address nor a domain name")
+        yield bad_address(address, "is neither an IP address nor a domain name")
+
+
+def bad_address(address: str, fault: str) -> Problem:
+    """Return the error of an address. If the address contains a port, the error says where to write it."""
+    host, colon, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if colon and rules.is_number(port) and (is_ip(host) or not any(rules.check_name("", host))):
+        fault = f"contains a port: write address {host} and the port below ports"
+    return error("bad-address", "address", f"{address!r} {fault}")
 
 
 def check_ports(entry: WorkloadEntry, ports: Collection[str] | None) -> Problems:

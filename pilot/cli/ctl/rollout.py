@@ -160,7 +160,10 @@ def _reasons_of(rollout: Rollout, seconds: float, is_final: bool) -> Iterator[st
     elif not page["current"] and not page["exists"]:
         yield f"the control plane has no such object after {seconds:g}s{_meant(page)}"
     elif not page["current"]:
-        yield f"the control plane does not have this version after {seconds:g}s; see pilotctl problems"
+        of_file = "fingerprint" in rollout.target.query
+        what = "has another version than the file" if of_file else "does not have this version"
+        fix = "; see pilotctl problems" if page["errors"] else ": apply the file first" if of_file else ""
+        yield f"the control plane {what} after {seconds:g}s{fix}"
     elif not is_final:
         number = sum(page[state] for state in PENDING)
         proxies = "1 proxy has" if number == 1 else f"{number} proxies have"

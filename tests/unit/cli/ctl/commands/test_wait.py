@@ -102,7 +102,11 @@ def test_wait_ends_once_every_replica_has_delivered_the_content_of_the_file(
             {"refused": 1, "lacking": [{**WEB, "state": "refused", "reason": "rejects its listeners: bad"}]},
             "web-0.shop rejects its listeners: bad",
         ),
-        ({"current": False}, "the control plane does not have this version after 0s; see pilotctl problems"),
+        ({"current": False}, "the control plane does not have this version after 0s"),
+        (
+            {"current": False, "errors": [{"message": "a"}]},
+            "the control plane does not have this version after 0s; see pilotctl problems",
+        ),
         (
             {"sent": 7, "lacking": [{**WEB, "state": "sent", "reason": "is not responding"}]},
             "7 proxies have not acknowledged it after 0s: web-0.shop is not responding, and 6 more",

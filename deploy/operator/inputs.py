@@ -31,9 +31,10 @@ def read_operator(text: str, name: str) -> Plain:
     Raises SettingsError if it is invalid or contains several documents.
     """
     try:
-        documents = [document.plain for document in read_documents(text.encode(), name)]
+        parsed = read_documents(text.encode(), name)
     except SyntaxFault as fault:
         raise SettingsError(f"{name}:{fault.line}: {fault}") from fault
+    documents = [document.plain for document in parsed]
     if len(documents) > 1:
         raise SettingsError(f"{name}: contains {len(documents)} documents; expected one IstioOperator")
     operator = documents[0] if documents else {}
@@ -47,6 +48,10 @@ def read_operator(text: str, name: str) -> Plain:
     for field, expected in (("kind", KIND), ("apiVersion", API_VERSION)):
         if operator.get(field, expected) != expected:
             raise SettingsError(f"{name}: {field}: {operator[field]} is not supported; expected {expected}")
+    for field in operator:
+        if field in TYPES["Spec"].fields and field not in TYPES[KIND].fields:
+            line = parsed[0].line_of(field)
+            raise SettingsError(f"{name}:{line}: {field}: did you mean spec.{field}? check the indentation")
     return {key: value for key, value in operator.items() if key != "spec" or value is not None}
 
 

@@ -44,6 +44,10 @@ _SCALARS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 }
 
 
+_CUTOFF = 0.7
+"""Minimum similarity of a suggested field."""
+
+
 def check(value: Any, name: str, path: str = "") -> Iterator[Problem]:
     """Yield the problems of a value: wrong types and unknown fields. Null is equivalent to absence."""
     if name == "any" or value is None:
@@ -57,8 +61,8 @@ def check(value: Any, name: str, path: str = "") -> Iterator[Problem]:
     elif name == "quantity":
         try:
             canonical(str(value))
-        except ValueError as wrong:
-            yield error("bad-quantity", path, str(wrong))
+        except ValueError:
+            yield error("bad-quantity", path, f"{value!r} is not a quantity; write 500m (CPU) or 512Mi (memory)")
 
 
 def _check_fields(value: Any, kind: Type, path: str) -> Iterator[Problem]:
@@ -70,10 +74,23 @@ def _check_fields(value: Any, kind: Type, path: str) -> Iterator[Problem]:
         if key in kind.fields:
             yield from _check_field(item, kind.fields[key], place)
         else:
-            close = get_close_matches(str(key), kind.fields, 1)
-            yield error(
-                "unknown-field", place, f"unknown field {key}" + (f"; did you mean {close[0]}?" if close else "")
-            )
+            yield error("unknown-field", place, f"unknown field {key}{_suggest(str(key), kind)}")
+
+
+def _suggest(key: str, kind: Type) -> str:
+    """Return the fields below which an unknown field belongs or, if there are none, the most similar field."""
+    parents = [name for name, f in kind.fields.items() if f.type in TYPES and key in TYPES[f.type].fields]
+    if parents:
+        return f"; it belongs below a field such as {parents[0]}: check the indentation"
+    close = get_close_matches(key, kind.fields, 1, _CUTOFF)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _hint(value: Any, path: str, is_list: bool) -> str:
+    """Return how to write the first field of a mapping as a field of a list's first item."""
+    if not is_list or not isinstance(value, dict) or not value:
+        return ""
+    return f": write {path.removeprefix('spec.')}[0].{next(iter(value))}"
 
 
 def _check_field(value: Any, field: SchemaField, path: str) -> Iterator[Problem]:
@@ -81,7 +98,10 @@ def _check_field(value: Any, field: SchemaField, path: str) -> Iterator[Problem]
         yield from check(value, field.type, path)
     elif not isinstance(value, list if field.shape == "[" else dict):
         yield error(
-            "wrong-type", path, f"expected a {'list' if field.shape == '[' else 'mapping'}, got {_describe(value)}"
+            "wrong-type",
+            path,
+            f"expected a {'list' if field.shape == '[' else 'mapping'}, got {_describe(value)}"
+            + _hint(value, path, field.shape == "["),
         )
     else:
         for key, item in enumerate(value) if isinstance(value, list) else value.items():

@@ -12,6 +12,7 @@ from deploy.operator.schema import check
 from deploy.operator.settings_tree import Plain, value_at
 from pilot.config.problem import Problem, Severity, error, warning
 from pilot.ingest.mesh_config import decode_mesh_config
+from pilot.lib.logging.log import parse_levels
 from pilot.lib.suggestion import did_you_mean
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
@@ -22,6 +23,7 @@ _CHOICES = {
     "service.type": ("ClusterIP", "NodePort", "LoadBalancer", "ExternalName"),
 }
 """The values that Kubernetes allows in fields of `k8s`."""
+_PLATFORMS = ("gke", "k3d", "k3s", "microk8s", "minikube", "openshift")
 _LOG_LEVELS = ("trace", "debug", "info", "warning", "warn", "error", "critical", "off")
 """The log levels of Envoy."""
 _HUB = re.compile(r"[a-zA-Z0-9.-]+(:\d+)?(/[a-z0-9._-]+)*", re.ASCII)
@@ -36,7 +38,16 @@ def validate_operator(operator: Plain) -> list[Problem]:
     if wrong:
         return wrong
     spec = operator.get("spec") or {}
-    return [*_names(spec), *_mesh(spec), *_proxies(spec), *_ports(spec), *_replicas(spec), *_kubernetes(spec)]
+    return [
+        *_names(spec),
+        *_duplicates(spec),
+        *_mesh(spec),
+        *_proxies(spec),
+        *_ports(spec),
+        *_replicas(spec),
+        *_kubernetes(spec),
+        *_values(spec.get("values") or {}),
+    ]
 
 
 def _names(spec: Plain) -> Iterator[Problem]:
@@ -66,6 +77,56 @@ def _names(spec: Plain) -> Iterator[Problem]:
                     path,
                     f"invalid name {gateway.get('name')}: expected lower-case letters, digits, '.' and '-'",
                 )
+
+
+def _duplicates(spec: Plain) -> Iterator[Problem]:
+    """Yield an error for each gateway, and each port of a Service, whose name another one has."""
+    for component in STANDARD_GATEWAYS:
+        names: set[tuple[str, str]] = set()
+        for index, gateway in enumerate(value_at(spec, f"components.{component}", [])):
+            name = str(gateway.get("namespace") or ""), str(gateway.get("name"))
+            if name in names:
+                path = f"spec.components.{component}[{index}].name"
+                yield error("duplicate-name", path, f"another gateway has the name {name[1]}; rename one")
+            names.add(name)
+    for path, component in _components(spec):
+        ports = value_at(component, "k8s.service.ports", [])
+        numbers: set[tuple[Any, str]] = set()
+        for index, port in enumerate(ports):
+            place, number = f"{path}.k8s.service.ports[{index}]", (port.get("port"), port.get("protocol") or "TCP")
+            if number in numbers:
+                yield error("duplicate-port", f"{place}.port", f"{number[0]} occurs twice; remove one")
+            elif len(ports) > 1 and not port.get("name"):
+                yield error("missing-field", f"{place}.name", "required, because the Service has several ports")
+            numbers.add(number)
+
+
+def _values(values: Plain) -> Iterator[Problem]:
+    """Yield the errors in Helm values that the charts or the programs would refuse, or that Kubernetes would."""
+    platform = value_at(values, "global.platform")
+    if platform and platform not in _PLATFORMS:
+        fix = (
+            f"unknown platform {platform}: use one of {', '.join(_PLATFORMS)}{did_you_mean(str(platform), _PLATFORMS)}"
+        )
+        yield error("bad-value", "spec.values.global.platform", f"{fix}")
+    level = value_at(values, "global.logging.level")
+    try:
+        parse_levels(str(level or ""))
+    except ValueError as fault:
+        yield error("bad-value", "spec.values.global.logging.level", str(fault))
+    for name in ("pilot", "gateways.istio-ingressgateway", "gateways.istio-egressgateway"):
+        least, most = value_at(values, f"{name}.autoscaleMin"), value_at(values, f"{name}.autoscaleMax")
+        if isinstance(least, int) and isinstance(most, int) and least > most:
+            yield error(
+                "bad-replicas", f"spec.values.{name}.autoscaleMin", f"{least} is more than autoscaleMax, {most}"
+            )
+    for section, fields in values.items():
+        selector = fields.get("nodeSelector") if isinstance(fields, dict) else None
+        for key, value in selector.items() if isinstance(selector, dict) else ():
+            if isinstance(value, dict):
+                path = f"spec.values.{section}.nodeSelector.{key}"
+                escaped = f"{key}\\.{next(iter(value), '')}"
+                yield error("wrong-type", path, f"expected a string, got a mapping; escape dots in keys: {escaped}")
 
 
 def _mesh(spec: Plain) -> Iterator[Problem]:

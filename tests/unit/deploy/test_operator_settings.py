@@ -149,7 +149,7 @@ INVALID: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a quantity": (
         pilot({"resources": {"limits": {"cpu": "much"}}}),
-        "spec.components.pilot.k8s.resources.limits[cpu]: quantities must match",
+        "spec.components.pilot.k8s.resources.limits[cpu]: 'much' is not a quantity; write 500m (CPU) or 512Mi (memory)",
     ),
     "a revision with dots": ({"revision": "1.2"}, "spec.revision: invalid revision 1.2"),
     "a hub": ({"hub": "a b"}, "spec.hub: invalid hub"),
@@ -173,6 +173,39 @@ INVALID: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a platform": ({"values": {"global": {"platform": "vax"}}}, "unknown platform vax"),
     "a version": ({"compatibilityVersion": "1.3"}, "unknown compatibility version 1.3"),
+    "a gateway instead of a list": (
+        {"components": {"ingressGateways": {"enabled": False}}},
+        "expected a list, got a mapping: write components.ingressGateways[0].enabled",
+    ),
+    "a field that is not indented": (
+        {"components": {"enabled": True}},
+        "spec.components.enabled: unknown field enabled; it belongs below a field such as ",
+    ),
+    "an unescaped dot": (
+        {"values": {"pilot": {"nodeSelector": {"kubernetes": {"io/os": "linux"}}}}},
+        "spec.values.pilot.nodeSelector.kubernetes: expected a string, got a mapping; escape dots in keys: kubernetes\\.io/os",
+    ),
+    "two gateways of a name": (
+        {"components": {"ingressGateways": [{"name": "gw"}, {"name": "gw"}]}},
+        "spec.components.ingressGateways[1].name: another gateway has the name gw; rename one",
+    ),
+    "a repeated port": (
+        pilot({"service": {"ports": [{"port": 80, "name": "a"}, {"port": 80, "name": "b"}]}}),
+        "k8s.service.ports[1].port: 80 occurs twice; remove one",
+    ),
+    "replicas in values": (
+        {"values": {"pilot": {"autoscaleMin": 5, "autoscaleMax": 2}}},
+        "spec.values.pilot.autoscaleMin: 5 is more than autoscaleMax, 2",
+    ),
+    "a log level": (
+        {"values": {"global": {"logging": {"level": "default:verbose"}}}},
+        "spec.values.global.logging.level: default: 'verbose' is not a log level",
+    ),
+    "a misspelt platform": (
+        {"values": {"global": {"platform": "openshft"}}},
+        "spec.values.global.platform: unknown platform openshft: use one of gke, k3d, k3s, microk8s, minikube, openshift; "
+        "did you mean openshift?",
+    ),
     "a status": ({"status": {}}, "spec.status: unknown field"),
 }
 
@@ -181,6 +214,13 @@ INVALID: dict[str, tuple[dict[str, Any], str]] = {
 def test_invalid_settings(case: str) -> None:
     spec, message = INVALID[case]
     assert message in settings_error(spec)
+
+
+def test_field_outside_the_spec_has_its_line() -> None:
+    with pytest.raises(
+        SettingsError, match=r"^o\.yaml:2: meshConfig: did you mean spec\.meshConfig\? check the indent"
+    ):
+        user_settings((("o.yaml", "kind: IstioOperator\nmeshConfig: {}\n"),), ())
 
 
 def test_low_ports_need_root() -> None:

@@ -6,11 +6,9 @@ import itertools
 from collections.abc import Callable, Generator, Hashable, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
-from pilot.derive.graph import UNSET, Database, Derivation, Node, Paused, Steps
+from pilot.derive.assembly import STEP, Assembly, Relisting
+from pilot.derive.graph import UNSET, Database, Derivation, Gathered, Node, Paused, Steps
 from pilot.derive.patched import patch
-
-LISTED = 256
-"""Number of new items of a gather between two checks for a pause."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -118,11 +116,15 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
             raise keys.error
         relisted = first or keys.changed_at > node.verified_at or node.error is not None
         if relisted and gathered.listed is not keys.value:
-            gathered.dirty |= self._relist(db, node, keys.value)
+            gathered.assembly = None
+            if gathered.relisting is None or gathered.relisting.listed is not keys.value:
+                gathered.relisting = Relisting(keys.value, self._relist(db, node, keys.value))
+            _run_slice(db, gathered.relisting.steps)
+            gathered.relisting = None
         self._refresh_items(db, node)
-        dirty, gathered.refreshed = gathered.refreshed, {}
         items, old = gathered.items, node.value
-        if old is not UNSET and not relisted:
+        if old is not UNSET and not relisted and gathered.assembly is None:
+            dirty, gathered.refreshed = gathered.refreshed, {}
             changed: dict[Any, Any] = {}
             for item in dirty:
                 if item is keys:
@@ -135,11 +137,27 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
             if all(k in old and v is not None and v is not UNSET for k, v in changed.items()):
                 gathered.since, gathered.changed = node.changed_at, tuple(changed)
                 return patch(old, changed)
-        value: dict[Any, T] = {k: v for k, item in items.items() if (v := item.value) is not None and v is not UNSET}
-        if value == old and list(value) == list(old):
-            return old  # type: ignore[no-any-return]
-        gathered.changed = None
+        value = self._assemble(db, gathered, old)
+        gathered.assembly, gathered.refreshed = None, {}
+        if value is not old:
+            gathered.changed = None
         return value
+
+    @staticmethod
+    def _assemble(db: Database, gathered: Gathered, old: Any) -> Mapping[K, T]:
+        """Return the values of all items, which are `old` if they are equal. Raise Paused if that must be interrupted.
+
+        Items that change during a pause are updated at the end.
+        """
+        while True:
+            if gathered.assembly is None:
+                gathered.refreshed = {}
+                gathered.assembly = Assembly(gathered.items, old)
+            assembly = gathered.assembly
+            _run_slice(db, assembly.steps)
+            if assembly.update(gathered.refreshed):
+                return assembly.old if assembly.is_equal else assembly.value
+            gathered.assembly = None
 
     def _refresh_items(self, db: Database, node: Node) -> None:
         """Refresh the dirty items. Raise Paused if that must be interrupted."""
@@ -161,34 +179,42 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
                     gathered.dirty = dict.fromkeys(itertools.islice(dirty, index + 1, None))
                     raise Paused
 
-    def _relist(self, db: Database, node: Node, listed: tuple[Hashable, ...]) -> dict[Node, None]:
-        """Replace the list of keys, and return the nodes of the new keys. Raise Paused if that must be interrupted.
+    def _relist(self, db: Database, node: Node, listed: tuple[Hashable, ...]) -> Generator[None, None, None]:
+        """Replace the list of keys in steps. The nodes of new keys become dirty.
 
-        The nodes of new keys are items from the start. Their order is that of the list at the end.
+        They are items from the start. Their order is that of the list at the end.
         """
-        gathered, must_pause = node.gathered, db.must_pause
+        gathered = node.gathered
         assert gathered is not None
         items, passed = gathered.items, self.passed(*node.args)
-        fresh: dict[Node, None] = {}
-        for key in listed:
-            if key not in items:
+        ordered: dict[Hashable, Node] = {}
+        for number, key in enumerate(listed, 1):
+            item = items.get(key)
+            if item is None:
                 item = items[key] = self._node(db, self.item, (key, *passed), node)
-                fresh[item] = None
-                if must_pause is not None and len(fresh) % LISTED == 0 and must_pause():
-                    gathered.dirty |= fresh
-                    raise Paused
-        if tuple(items) != listed:
-            gathered.items = {key: items[key] for key in listed}
-            for key in items.keys() - gathered.items.keys() if len(items) > len(listed) else ():
-                db.unread(items[key], node)
-        gathered.listed = listed
-        return fresh
+                gathered.dirty[item] = None
+            ordered[key] = item
+            if number % STEP == 0:
+                yield
+        for number, key in enumerate(tuple(items) if len(items) > len(ordered) else (), 1):
+            if key not in ordered:
+                db.unread(items.pop(key), node)
+            if number % STEP == 0:
+                yield
+        gathered.items, gathered.listed = ordered, listed
 
     @staticmethod
     def _node(db: Database, fn: Derived[Any, Any], args: tuple[Any, ...], reader: Node) -> Node:
         node = db.find_or_adopt(fn, args)
         node.read_by(reader)
         return node
+
+
+def _run_slice(db: Database, steps: Generator[None, None, None]) -> None:
+    """Run the remaining steps. Raise Paused if that must be interrupted."""
+    for _ in steps:
+        if db.must_pause is not None and db.must_pause():
+            raise Paused
 
 
 class Lookup(Gather[K, P, T]):

@@ -23,6 +23,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
+if TYPE_CHECKING:
+    from pilot.derive.assembly import Assembly, Relisting
+
 P = ParamSpec("P")
 T = TypeVar("T")
 Change = tuple[Any, Hashable, Any]
@@ -31,8 +34,8 @@ UNSET: Any = object()
 FEW = 4
 """Maximum number of readers of a node that are stored in a tuple. A tuple uses a quarter of the memory of a set, and
 most nodes have one or two readers."""
-PARKED_BY_COMMIT = 20_000
-"""Maximum number of steps in which a commit parks orphans, which takes up to 10 ms. Commits update the remaining
+PARKED_BY_COMMIT = 4_000
+"""Maximum number of steps in which a commit parks orphans, which takes a few milliseconds. Commits update the remaining
 orphans like other nodes, until they are collected."""
 
 
@@ -121,11 +124,15 @@ class Gathered:
     listed: The list of keys for which `items` was last updated.
     changed: Keys whose items differ from the previous value, or None if they are unknown.
     since: The revision of the previous value.
+    relisting: The interrupted replacement of the list of keys, or None.
+    assembly: The interrupted copy of the values, or None. `refreshed` are then the items that may differ from it.
     """
 
-    __slots__ = ("changed", "dirty", "items", "keys", "listed", "refreshed", "since")
+    __slots__ = ("assembly", "changed", "dirty", "items", "keys", "listed", "refreshed", "relisting", "since")
 
     def __init__(self) -> None:
+        self.relisting: Relisting | None = None
+        self.assembly: Assembly | None = None
         self.since = -1
         self.changed: tuple[Hashable, ...] | None = None
         self.keys: Node | None = None
@@ -242,6 +249,7 @@ class Database:
         self._suspended: dict[Node, _Suspended] = {}
         self._orphans: list[Node] = []
         self._parked: OrderedDict[Node, None] = OrderedDict()  # a node precedes the nodes that it reads
+        self._unlinking: dict[Node, Iterator[Node]] = {}  # parked nodes, and the inputs of which they are still readers
         self._failed: dict[Node, Exception] | None = (
             None  # a dict during a commit, because a commit may run a node before all of its inputs are current
         )
@@ -364,12 +372,13 @@ class Database:
         """Return the suspended steps of a node, or None if there are none or something that they have read has
         changed."""
         suspended = self._suspended.get(node)
-        for dep in suspended.reads if suspended is not None else ():
-            if dep.stale:
-                self.refresh(dep)
+        if suspended is not None and suspended.revision != self.revision:  # otherwise nothing can have changed
+            for dep in suspended.reads:
+                if dep.stale:
+                    self.refresh(dep)
+            if any(dep.changed_at > suspended.revision for dep in suspended.reads):
+                suspended = None
         self._suspended.pop(node, None)
-        if suspended is not None and any(dep.changed_at > suspended.revision for dep in suspended.reads):
-            return None
         return suspended
 
     def _link(self, node: Node, reads: dict[Node, None], linked: int) -> None:
@@ -572,20 +581,27 @@ class Database:
     def _park_orphans(self, most: float = math.inf) -> float:
         """Park nodes that have no readers and no watchers, in about `most` steps. Each node is a step, and each of its
         inputs. Return the number of steps that are left."""
-        orphans = self._orphans
-        while orphans and most > 0:
+        orphans, unlinking = self._orphans, self._unlinking
+        while most > 0 and (unlinking or orphans):
             most -= 1
-            node = orphans.pop()
-            if node.readers or node.watchers or node in self._parked:
-                continue
-            node.stale = True
-            self._suspended.pop(node, None)
-            self._parked[node] = None
-            for dep in node.inputs():
+            if not unlinking:
+                node = orphans.pop()
+                if node.readers or node.watchers or node in self._parked:
+                    continue
+                node.stale = True
+                self._suspended.pop(node, None)
+                self._parked[node] = None
+                unlinking[node] = iter(node.inputs())
+                if node.gathered is not None:
+                    node.gathered = Gathered()
+            node, inputs = next(iter(unlinking.items()))
+            for dep in inputs:
                 most -= 1
                 self.unread(dep, node)
-            if node.gathered is not None:
-                node.gathered = Gathered()
+                if most <= 0:
+                    break
+            else:
+                del unlinking[node]
         return most
 
     def _unpark(self, node: Node) -> None:
@@ -600,6 +616,9 @@ class Database:
                 continue
             del self._parked[unparked]
             self._orphans.append(unparked)
+            for dep in self._unlinking.pop(unparked, ()) if unparked.gathered is not None else ():
+                self.unread(dep, unparked)
+            self._unlinking.pop(unparked, None)
             for dep in unparked.deps:
                 dep.read_by(unparked)
             todo.extend(unparked.deps)
@@ -621,7 +640,7 @@ class Database:
             node, _ = self._parked.popitem(last=False)
             del self._nodes[node.fn][node.args]
             steps -= 1
-        if self._orphans or self._parked:
+        if self._orphans or self._parked or self._unlinking:
             return True
         if self._cyclic:
             self._free_cycles()

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+from typing import Any
+
+import pytest
+
+from pilot.derive import Derived, derived
+from testing.mesh.number_derivations import NumberDatabase, keys, number, numbers, sentence
 from testing.mesh.world import Rows, World, parse_objects, proxy, rows_of
 
 PROXIES = [
@@ -116,3 +123,44 @@ def test_nodes_of_removed_services_are_not_rerun() -> None:
         world.resources(node_id)
     assert not [run for run in runs if any(f"'s{number}" in run for number in range(1, 11))]
     assert world.sweep() < size
+
+
+@derived
+def listed(db: NumberDatabase) -> tuple[str, ...]:
+    """Return a sentence about each number."""
+    return tuple(sentence(db, key) for key in keys(db))
+
+
+@pytest.mark.parametrize("many", [listed, numbers])
+def test_node_with_many_inputs_is_freed_in_steps(many: Derived[[], Any]) -> None:
+    db = NumberDatabase(1000)
+    db.set("n00013", 14)
+    db.unwatch(db.watch(many))
+    inputs = list(db.nodes_of(sentence if many is listed else number))
+    left = [len(inputs)]
+    while db.collect_some(50):
+        left.append(sum(1 for node in inputs if node.readers))
+    assert max(before - after for before, after in itertools.pairwise([*left, 0])) <= 50
+    assert not list(db.live_nodes())
+
+
+@pytest.mark.parametrize("many", [listed, numbers])
+def test_node_that_is_read_again_while_its_inputs_are_unlinked_is_updated(many: Derived[[], Any]) -> None:
+    db = NumberDatabase(1000)
+    db.set("n00013", 14)
+    db.unwatch(db.watch(many))
+    assert db.collect_some(200)
+    node = db.watch(many)
+    while db.collect_some(200):
+        pass
+    for key in ("n00000", "n00500", "n00999"):
+        assert db.commit([(db.numbers, key, -2000)]) == [node]
+        db.refresh(node)
+    assert node.value == (
+        tuple(f"{key} is {'+' if (db.numbers.peek(key) or 0) > 0 else '-'}" for key in keys(db))
+        if many is listed
+        else {key: db.numbers.peek(key) for key in keys(db)}
+    )
+    db.unwatch(node)
+    db.collect()
+    assert not list(db.live_nodes())

@@ -24,6 +24,16 @@ doubles = Gather("doubles", keys, double)
 
 
 @derived
+def half(db: NumberDatabase, key: str) -> int | None:
+    """Return half of an even number."""
+    row = db.numbers.get(key)
+    return None if row is None or row % 2 else row // 2
+
+
+halves = Gather("halves", keys, half)
+
+
+@derived
 def sums(db: NumberDatabase) -> tuple[int, int]:
     return sum(numbers(db).values()), sum(doubles(db).values())
 
@@ -246,6 +256,62 @@ def test_items_of_new_keys_are_listed_in_slices() -> None:
         db.refresh(node)
     db.refresh(node)
     assert list(node.value) == [key for key in keys(db) if double(db, key) is not None]
+
+
+def all_numbers(db: NumberDatabase) -> list[tuple[str, int]]:
+    return [(key, row) for key in keys(db) if (row := db.numbers.peek(key)) is not None]
+
+
+def test_keys_and_values_of_a_long_gather_are_copied_in_slices() -> None:
+    db = NumberDatabase(3000)
+    db.set("n00013", 0)
+    node = db.watch(numbers)
+    db.commit([(db.numbers, "a00000", 1)])
+    before, pauses = db.runs, 0
+    while True:
+        try:
+            with db.pausing(every(1)):
+                db.refresh(node)
+        except Paused:
+            pauses += 1
+        else:
+            break
+    assert pauses >= 20, "about ten slices for the keys and for the values"
+    assert db.runs - before <= 5, "only the new item ran"
+    assert list(node.value.items()) == all_numbers(db)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_gather_is_complete_if_its_items_change_while_it_is_copied(seed: int) -> None:
+    rng = random.Random(seed)
+    db = NumberDatabase(1200)
+    db.set("n00013", 0)
+    node = db.watch(halves)
+    for _ in range(6):
+        db.commit([(db.numbers, f"k{rng.randrange(10**5):05}", rng.randrange(14, 100))])
+        edits = 6
+        while True:
+            try:
+                with db.pausing(every(rng.randint(1, 4))):
+                    db.refresh(node)
+            except Paused:
+                if edits and rng.random() < 0.6:
+                    edits -= 1
+                    key = rng.choice([*db.numbers.all_keys(), f"k{rng.randrange(10**5):05}"])
+                    db.commit([(db.numbers, key, rng.choice([None, 15, rng.randrange(14, 100)]))])
+            else:
+                break
+        assert list(node.value.items()) == [(key, row // 2) for key, row in all_numbers(db) if row % 2 == 0]
+
+
+def test_gather_whose_values_are_equal_after_pauses_keeps_its_value() -> None:
+    db = NumberDatabase(1000)
+    node = db.watch(halves)
+    value, changed_at = node.value, node.changed_at
+    db.commit([(db.numbers, "m00000", 7)])  # odd numbers have no item
+    refresh_in_slices(db, node, [], lambda: None)
+    assert node.value is value
+    assert node.changed_at == changed_at
 
 
 def test_abandoned_steps_are_freed() -> None:

@@ -80,3 +80,22 @@ def test_long_derivations_are_continued_after_a_slice(monkeypatch: pytest.Monkey
     assert runs["virtual_host"] == runs["service_hosts"] == SERVICES
     assert result[LISTENER]
     assert b"h1.e3.example.com" in result[ROUTE]["80"]
+
+
+def test_conflicts_of_many_hosts_are_resolved_in_steps() -> None:
+    names = ", ".join(f"h{n}.example.com" for n in range(100))
+    ports = "[{number: 80, protocol: HTTP, name: http}]"
+    world = World()
+    spec = f"{{hosts: [{names}], addresses: [192.0.2.9], resolution: STATIC, ports: {ports}}}"
+    world.set(rows_of([make("ServiceEntry", "e", spec)]))
+    hosts = ", ".join(f"h{n}.example.com" for n in range(100, 150))
+    route = f"{{hosts: [{hosts}], http: [{{route: [{{destination: {{host: h0.example.com}}}}]}}]}}"
+    world.set(rows_of([make("VirtualService", "v", route)]))
+    node_id = world.connect(proxy("sidecar", "c0", "default", "10.2.0.1"))
+    assert snapshot(world, [node_id])[node_id][ROUTE]
+    for node in list(world.mesh.nodes_of(route_layout)):
+        layout = node.value
+        steps = sum(1 for _ in route_layout.compute(world.mesh, *node.args))
+        assert len(layout.dropped_domains) == 99, "the hosts share an address"
+        assert len(layout.virtual_service_hosts) == 50
+        assert steps >= 150, "a step for each host"

@@ -30,7 +30,7 @@ from pilot.lib.hosts import OverlappingHosts, is_wildcard
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.model.virtual_addresses import AddressFamiliesFacet
 from pilot.mesh.registry.aliases import external_names
-from pilot.mesh.registry.services import service, service_refs
+from pilot.mesh.registry.services import STEP, service, service_refs
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.imports import ImportKey
 from pilot.mesh.traffic.virtual_services import Binding, ViewerKey, egress_bindings
@@ -86,6 +86,7 @@ def route_layout(db: Mesh, key: RouteLayoutKey) -> Steps[RouteLayout]:
     by_namespace: dict[str, list[ServiceRef]] = {}
     for ref in key.refs:
         by_namespace.setdefault(ref.namespace, []).append(ref)
+    yield None
     segments = tuple(SegmentKey(tuple(refs), key.port, key.viewer) for refs in by_namespace.values())
     bindings = egress_bindings(db, key.viewer.namespace, key.viewer.hosts)
     hosts: list[HostKey] = []
@@ -93,17 +94,18 @@ def route_layout(db: Mesh, key: RouteLayoutKey) -> Steps[RouteLayout]:
         yield segment_hosts.step(segment)
         hosts += segment_hosts(db, segment)
         yield segment_domains.step(segment, key.dns_domain, key.families)
-    yield None
-    virtual_service_hosts = _virtual_service_hosts(db, key, bindings, hosts)
-    yield None
-    dropped_domains = _dropped_domains(db, key, segments, bindings, hosts, virtual_service_hosts)
-    yield None
+    virtual_service_hosts = yield from _virtual_service_hosts(db, key, bindings, hosts)
+    dropped_domains = yield from _dropped_domains(db, key, segments, bindings, hosts, virtual_service_hosts)
+    by_hostname: dict[str, SegmentKey] = {}
+    for segment in segments:
+        by_hostname |= dict.fromkeys((ref.hostname for ref in segment.refs), segment)
+        yield None
     return RouteLayout(
         segments=segments,
-        by_hostname={ref.hostname: segment for segment in segments for ref in segment.refs},
+        by_hostname=by_hostname,
         virtual_service_hosts=virtual_service_hosts,
         dropped_domains=dropped_domains,
-        destinations=_destinations(db, key),
+        destinations=(yield from _destinations(db, key)),
         dotless_hostnames=frozenset(ref.hostname.lower() for ref in key.refs if "." not in ref.hostname),
     )
 
@@ -113,20 +115,27 @@ def route_layout(db: Mesh, key: RouteLayoutKey) -> Steps[RouteLayout]:
 
 def _virtual_service_hosts(
     db: Mesh, key: RouteLayoutKey, bindings: tuple[Binding, ...], hosts: list[HostKey]
-) -> tuple[HostKey, ...]:
+) -> Steps[tuple[HostKey, ...]]:
     """Return the virtual hosts that do not belong to a service.
 
     Each has the ports of the services that its VirtualService routes, or port 80 if there are no such services.
     """
+    if not bindings:
+        return ()
     services: dict[str, list[int]] = {ref.hostname.lower(): [] for ref in key.refs}
+    yield None
     by_rule: dict[ObjectKey, set[int]] = {}
-    for host in hosts:
+    for number, host in enumerate(hosts, 1):
+        if number % STEP == 0:
+            yield None
         services[host.host].append(host.port)
         for rule in host.rules:
             by_rule.setdefault(rule, set()).add(host.port)
     rules_by_host: dict[tuple[str, int], list[ObjectKey]] = {}
-    overlapping = OverlappingHosts(services)
+    has_wildcards = any(is_wildcard(host) for binding in bindings for host in binding.hosts)
+    overlapping = OverlappingHosts(services if has_wildcards else ())
     for binding in bindings:
+        yield None
         unknown_hosts = () if binding.by_route else _hosts_without_service(binding.hosts, services, overlapping)
         if not unknown_hosts or route_dependencies(db, binding.key) is None:
             continue
@@ -172,14 +181,18 @@ def _dropped_domains(
     bindings: tuple[Binding, ...],
     hosts: list[HostKey],
     virtual_service_hosts: tuple[HostKey, ...],
-) -> Mapping[tuple[str, int], tuple[str, ...]]:
-    contested = _contested(db, key, segments, virtual_service_hosts)
+) -> Steps[Mapping[tuple[str, int], tuple[str, ...]]]:
+    contested = yield from _contested(db, key, segments, virtual_service_hosts)
     if not contested and key.port:
         return {}
     places = {binding.key: i for i, binding in enumerate(bindings)}
     ages = {ref: i for i, ref in enumerate(key.refs)}
     ordered = sorted((*virtual_service_hosts, *hosts), key=lambda host: _sort_key(host, places, ages))
-    claims = [DomainClaim((h.host, h.port), h.ref is not None, _claimed_domains(db, h, key)) for h in ordered]
+    claims: list[DomainClaim] = []
+    for h in ordered:
+        yield None
+        claims.append(DomainClaim((h.host, h.port), h.ref is not None, _claimed_domains(db, h, key)))
+    yield None
     return resolve_conflicts(claims, contested if key.port else None)
 
 
@@ -200,15 +213,18 @@ def _claimed_domains(db: Mesh, host: HostKey, key: RouteLayoutKey) -> Domains:
 
 def _contested(
     db: Mesh, key: RouteLayoutKey, segments: tuple[SegmentKey, ...], virtual_service_hosts: tuple[HostKey, ...]
-) -> frozenset[str]:
+) -> Steps[frozenset[str]]:
     """Return the domains that more than one host claims."""
     claimed_domains = {host.host for host in virtual_service_hosts}
     contested: set[str] = set()
-    for segment in segments:
+    for number, segment in enumerate(segments, 1):
+        yield None
         domains = segment_domains(db, segment, key.dns_domain, key.families)
         contested |= domains.repeated
         contested |= claimed_domains & domains.domains
-        claimed_domains |= domains.domains
+        if number < len(segments):
+            claimed_domains |= domains.domains
+    yield None
     return frozenset(contested)
 
 
@@ -241,7 +257,7 @@ def _special_hostnames(db: Mesh) -> frozenset[str]:
     return frozenset(r.hostname for r in (*external_names(db), *refs))
 
 
-def _destinations(db: Mesh, key: RouteLayoutKey) -> Mapping[str, DestinationService]:
+def _destinations(db: Mesh, key: RouteLayoutKey) -> Steps[Mapping[str, DestinationService]]:
     """Return the services with properties that routes depend on, keyed by host name.
 
     On a listener for all ports, these are all services, because the destination's port may have to be inferred.
@@ -249,8 +265,9 @@ def _destinations(db: Mesh, key: RouteLayoutKey) -> Mapping[str, DestinationServ
     special = _special_hostnames(db)
     if key.port and not special:
         return {}
-    return {
-        ref.hostname: find_destination_service(db, ref, key.port)
-        for ref in key.refs
-        if not key.port or ref.hostname in special
-    }
+    destinations: dict[str, DestinationService] = {}
+    for ref in key.refs:
+        if not key.port or ref.hostname in special:
+            yield service.step(ref)
+            destinations[ref.hostname] = find_destination_service(db, ref, key.port)
+    return destinations

@@ -389,6 +389,11 @@ MISTAKES = [
         "\"repeated.yaml\" is not valid:\n  * line 6: networking.istio.io/VirtualService shop/tea: 'hosts' occurs twice in one mapping; the last value wins",
     ),
     (
+        "pilotctl kube-inject -f pod.yaml --operatorFileName values.yaml",
+        1,
+        "values.yaml: no kind: IstioOperator; Helm values belong below spec.values: global, pilot",
+    ),
+    (
         "pilotctl validate -f joined.yaml",
         1,
         "\"joined.yaml\" is not valid:\n  * line 9: networking.istio.io/VirtualService shop/cup: 'apiVersion' occurs twice in one mapping; the last value wins: is a line --- missing before line 9?",

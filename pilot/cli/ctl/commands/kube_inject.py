@@ -10,6 +10,7 @@ import click
 import yaml
 
 from deploy.operator.errors import SettingsError
+from deploy.operator.inputs import read_operator
 from deploy.operator.manifest import render_installation
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.files import write_file
@@ -86,7 +87,7 @@ def kube_inject(filename: str, output: str | None, **sources: Any) -> None:
 
 
 def _injector(sources: InjectionSources) -> FileInjector:
-    operator = _one(sources.operator)
+    operator = _operator(sources.operator) if sources.operator else {}
     installed = _installed(operator) if operator else {}
     try:
         config = _config(sources, operator, installed.get("istio-sidecar-injector", {}))
@@ -158,6 +159,14 @@ def _read(path: str) -> list[Any]:
         return [document.plain for document in read_documents(_text(path).encode(), path)]
     except SyntaxFault as fault:
         raise CommandError(f"{path}:{fault.line}: {fault}") from fault
+
+
+def _operator(path: str) -> Plain:
+    """Return the IstioOperator in a file. Raise CommandError if the file contains something else."""
+    try:
+        return read_operator(_text(path), path)
+    except SettingsError as error:
+        raise CommandError(str(error)) from error
 
 
 def _one(path: str | None) -> Plain:

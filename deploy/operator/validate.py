@@ -81,14 +81,14 @@ def _names(spec: Plain) -> Iterator[Problem]:
 
 def _duplicates(spec: Plain) -> Iterator[Problem]:
     """Yield an error for each gateway, and each port of a Service, whose name another one has."""
-    for component in STANDARD_GATEWAYS:
+    for kind in STANDARD_GATEWAYS:
         names: set[tuple[str, str]] = set()
-        for index, gateway in enumerate(value_at(spec, f"components.{component}", [])):
-            name = str(gateway.get("namespace") or ""), str(gateway.get("name"))
-            if name in names:
-                path = f"spec.components.{component}[{index}].name"
-                yield error("duplicate-name", path, f"another gateway has the name {name[1]}; rename one")
-            names.add(name)
+        for index, gateway in enumerate(value_at(spec, f"components.{kind}", [])):
+            full_name = str(gateway.get("namespace") or ""), str(gateway.get("name"))
+            if full_name in names:
+                path = f"spec.components.{kind}[{index}].name"
+                yield error("duplicate-name", path, f"another gateway has the name {full_name[1]}; rename one")
+            names.add(full_name)
     for path, component in _components(spec):
         ports = value_at(component, "k8s.service.ports", [])
         numbers: set[tuple[Any, str]] = set()

@@ -25,7 +25,7 @@ _ACCOUNT = VersionedKind("v1", "ServiceAccount")
 _TOKEN = {"audiences": ["istio-ca"], "expirationSeconds": 600}
 
 
-class SecurePort(NamedTuple):
+class XdsPort(NamedTuple):
     """A TLS port of a reference in a namespace, and the name in its certificate."""
 
     address: str
@@ -76,9 +76,9 @@ class ShadowReport(NamedTuple):
 
 async def compare_with_reference(
     client: ObjectClient,
-    reference: Sequence[ReferencePages] | SecurePort,
+    reference: Sequence[ReferencePages] | XdsPort,
     settings: Settings,
-    webhook: SecurePort | None = None,
+    webhook: XdsPort | None = None,
 ) -> ShadowReport:
     """Compare this control plane with a reference: with the debug pages of its replicas, or with its xDS port.
 
@@ -103,7 +103,7 @@ async def compare_with_reference(
 
 
 async def _compare_validation(
-    client: ObjectClient, webhook: SecurePort | None, objects: Iterable[Plain], mesh: ShadowMesh
+    client: ObjectClient, webhook: XdsPort | None, objects: Iterable[Plain], mesh: ShadowMesh
 ) -> ValidationReport:
     if webhook is None:
         return ValidationReport(0, [], "the address of the reference's webhook is unknown")
@@ -112,9 +112,12 @@ async def _compare_validation(
 
 
 async def _compare_proxies(
-    client: ObjectClient, reference: Sequence[ReferencePages] | SecurePort, objects: Iterable[Plain], mesh: ShadowMesh
+    client: ObjectClient,
+    reference: Sequence[ReferencePages] | XdsPort,
+    objects: Iterable[Plain],
+    mesh: ShadowMesh,
 ) -> ProxyReport:
-    if not isinstance(reference, SecurePort):
+    if not isinstance(reference, XdsPort):
         return await compare_proxies(reference, mesh)
     root = await published_root(client, reference.namespace)
     if not root:

@@ -41,7 +41,7 @@ MANY = 0.1
 _LONGEST_ERROR, _LONGEST_MESSAGE = 200, 160
 
 
-class Fault(NamedTuple):
+class InjectedFault(NamedTuple):
     """A VirtualService that injects faults. `text` continues its name."""
 
     object: ObjectRef
@@ -57,7 +57,7 @@ class MeshState(NamedTuple):
 
     shown: Mapping[str, Any]
     certificates: Sequence[Plain]
-    faults: Sequence[Fault]
+    faults: Sequence[InjectedFault]
     services: int
 
 
@@ -78,13 +78,13 @@ def find_all(state: MeshState, now: float) -> list[MeshFinding]:
     return sorted(results, key=lambda one: (LEVELS.index(one.level), not one.fails, -one.impact))
 
 
-def fault_of(row: Object[VirtualService]) -> Fault | None:
+def fault_of(row: Object[VirtualService]) -> InjectedFault | None:
     """Return the first faults that a VirtualService injects, or None if it injects none."""
     text = next((" and ".join(texts) for rule in row.spec.http if (texts := fault_texts(rule))), "")
-    return Fault(row.ref, text) if text else None
+    return InjectedFault(row.ref, text) if text else None
 
 
-def faults_in(db: Mesh) -> Iterator[Fault | None]:
+def faults_in(db: Mesh) -> Iterator[InjectedFault | None]:
     """Yield the faults of each VirtualService, and None for those that inject none."""
     return (fault_of(row) for _, row in list(VIRTUAL_SERVICE.table(db).rows()))
 
@@ -249,7 +249,7 @@ def _certificate_link(certificates: Sequence[Plain]) -> tuple[Part, ...]:
     return (ViewLink(number_of(len(certificates), "certificate"), "#/certificates"),)
 
 
-def _faults(faults: Sequence[Fault]) -> Iterator[MeshFinding]:
+def _faults(faults: Sequence[InjectedFault]) -> Iterator[MeshFinding]:
     """Yield that VirtualServices inject faults."""
     if len(faults) == 1:
         yield MeshFinding("warn", (object_link(plain_ref(faults[0].object)), f" {faults[0].text}."), 1)

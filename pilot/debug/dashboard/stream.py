@@ -15,7 +15,7 @@ from pilot.config.problem import Problem, Severity, plain_problem, plain_ref
 from pilot.debug.certificates import list_certificates
 from pilot.debug.dashboard.effects import ErrorEffect, effect_of
 from pilot.debug.dashboard.findings import (
-    Fault,
+    InjectedFault,
     MeshState,
     count_services,
     faults_in,
@@ -78,7 +78,7 @@ class EventStream:
         self._point = 0
         self._counters = (0, 0, 0.0)
         self._certificates: list[dict[str, Any]] = []
-        self._faults: tuple[int, list[Fault]] = (-1, [])
+        self._faults: tuple[int, list[InjectedFault]] = (-1, [])
         self._gists: tuple[tuple[int, ...], dict[str, str]] = ((), {})
         self._findings: list[dict[str, Any]] = []
 

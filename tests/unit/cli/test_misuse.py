@@ -708,11 +708,16 @@ MISTAKES = [
         2,
         "No such command 'get'; kubectl get shows the objects of a cluster, and pilotctl internal-debug configz those in force",
     ),
-    ("pilotctl manifest generate --set values.global.platform=opnshift", 1, "base: unknown platform opnshift"),
+    (
+        "pilotctl manifest generate --set values.global.platform=opnshift",
+        1,
+        "spec.values.global.platform: unknown platform opnshift: use one of gke, k3d, k3s, microk8s, minikube, openshift; "
+        "did you mean openshift?",
+    ),
     (
         "pilotctl manifest generate --set values.pilot.resources.requests.cpu=lots",
         1,
-        "spec.values.pilot.resources.requests[cpu]: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+        "spec.values.pilot.resources.requests[cpu]: 'lots' is not a quantity; write 500m (CPU) or 512Mi (memory)",
     ),
     (
         "pilotctl tag list -c cluster.yaml",

@@ -85,7 +85,7 @@ def test_rejected_expressions(expression: str) -> None:
         ("a)", "position 1: unexpected ')'"),
         ("a ? b", "position 5: unexpected end of the expression, expected ':'"),
         ("a == 'x", 'position 5: unexpected "\'x"'),
-        ("1 = 1 and much more", "position 2: unexpected '= 1 and much'"),
+        ("1 = 1 and much more", "position 2: unexpected '= 1 and much'; did you mean ==?"),
         ("if", "position 0: unexpected 'if', expected a name"),
         ("a.in", "position 2: unexpected 'in', expected a name"),
         ("a.true", "position 2: unexpected 'true', expected a name"),

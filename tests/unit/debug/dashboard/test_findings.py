@@ -13,7 +13,7 @@ from pilot.config.kinds.kubernetes import ENDPOINT_SLICE
 from pilot.config.problem import ObjectRef, Problem
 from pilot.debug.application import application
 from pilot.debug.changes import ChangedObject
-from pilot.debug.dashboard.findings import Fault, MeshState, find_all
+from pilot.debug.dashboard.findings import InjectedFault, MeshState, find_all
 from pilot.debug.dashboard.stream import EventStream
 from pilot.debug.finding_parts import MeshFinding, moment_text
 from pilot.lib.xds_types import BY_SHORT_NAME
@@ -203,7 +203,7 @@ def test_certificates_in_use_and_faults() -> None:
         certificate("Secret a/z", -1),
     ]
     findings = find_all(
-        shown()._replace(certificates=certificates, faults=[Fault(ROUTE, "aborts every request with 500")]), NOW
+        shown()._replace(certificates=certificates, faults=[InjectedFault(ROUTE, "aborts every request with 500")]), NOW
     )
     assert [f"{one.level}: {text(one)}" for one in findings] == [
         "bad: The certificate of Secret a/x expired 3 days ago, so clients that verify it do not connect.",

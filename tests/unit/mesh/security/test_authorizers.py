@@ -42,7 +42,7 @@ def test_authorizer_is_a_service_of_the_mesh(kind: str) -> None:
 BAD = [
     ("name: other, " + GRPC, "no external authorizer judge"),
     ("name: judge, zipkin: {service: z, port: 1}", "no external authorizer judge"),
-    ("name: judge, " + GRPC.replace("9000", "0"), "port 0"),
+    ("name: judge, " + GRPC.replace("9000", "0"), "port: required"),
     ("name: judge, " + GRPC.replace("judge.court", "ghost.court"), "ghost.court.svc.cluster.local matches no service"),
     ("name: judge, " + HTTP.replace("court/", "far/"), "far/judge.court.svc.cluster.local matches no service"),
     ("name: judge, " + GRPC.replace("}", ", statusOnError: '999'}"), "999"),

@@ -25,14 +25,14 @@ class ObjectCheck(NamedTuple):
     problem: str
 
 
-class ObjectChange(NamedTuple):
+class PlannedChange(NamedTuple):
     """An object that an installation changes, and the paths of the fields. Without paths, it is created."""
 
     key: ResourceKey
     paths: tuple[str, ...]
 
 
-async def find_changes(objects: ObjectClient, plan: InstallPlan) -> list[ObjectChange]:
+async def find_changes(objects: ObjectClient, plan: InstallPlan) -> list[PlannedChange]:
     """Return what applying a plan changes. The client must make only dry runs. Rejected objects are omitted."""
     has_default_tag = any(tag_of(plain) == DEFAULT for plain in await list_injectors(objects))
     changes = []
@@ -44,7 +44,7 @@ async def find_changes(objects: ObjectClient, plan: InstallPlan) -> list[ObjectC
         except KubeError:
             continue
         if existing is None or paths:
-            changes.append(ObjectChange(key, tuple(paths)))
+            changes.append(PlannedChange(key, tuple(paths)))
     return changes
 
 

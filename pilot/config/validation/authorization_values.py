@@ -31,12 +31,21 @@ def _any(_: str) -> str:
 
 
 def _address(value: str) -> str:
-    _, slash, length = value.partition("/")
+    address, slash, length = value.partition("/")
     try:
         ipaddress.ip_interface(value)
     except ValueError:
-        return f"{value!r} is not an IP address or CIDR range"
+        return f"{value!r} is not an IP address or CIDR range{_longest_prefix(address, length)}"
     return "" if not slash or (length.isascii() and length.isdecimal()) else f"{value!r} is not a CIDR range"
+
+
+def _longest_prefix(address: str, length: str) -> str:
+    """Return the longest prefix of an address whose prefix length is not valid, or "" if the address is not."""
+    try:
+        bits = ipaddress.ip_address(address).max_prefixlen
+    except ValueError:
+        return ""
+    return f": the longest prefix is /{bits}" if length.isdecimal() else ""
 
 
 def _port(value: str) -> str:

@@ -3,7 +3,7 @@ settings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from pilot.config.kinds.istio import DESTINATION_RULE
 from pilot.config.networking.destination_rule import ClientTLSSettings, DestinationRule, TrafficPolicy
@@ -13,7 +13,7 @@ from pilot.derive import derived
 from pilot.lib.hosts import full_name, is_wildcard, subset_of
 from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.credential import check_credential
-from pilot.mesh.analysis.destination import services_named
+from pilot.mesh.analysis.destination import LISTED, services_named
 from pilot.mesh.analysis.export_to import check_export_to
 from pilot.mesh.analysis.selector import check_selector
 from pilot.mesh.model.credential_key import CA_SUFFIX
@@ -114,9 +114,18 @@ def _check_subsets(db: Mesh, services: tuple[Service, ...], spec: DestinationRul
     labels = {e.labels for s in services for port in s.ports for e in endpoints(db, s.ref, port.number)}
     for index, subset in enumerate(spec.subsets):
         if subset.labels and not any(subset.labels.items() <= have for have in labels):
-            yield warning(
-                "subset-without-endpoints", f"subsets[{index}].labels", f"no endpoint of {spec.host} has these labels"
-            )
+            text = f"no endpoint of {spec.host} has {_label_values(subset.labels, labels)}"
+            yield warning("subset-without-endpoints", f"subsets[{index}].labels", text)
+
+
+def _label_values(labels: Mapping[str, str], of_endpoints: Iterable[frozenset[tuple[str, str]]]) -> str:
+    """Return the labels of a subset that no endpoint has, or else all of them, and the values that occur instead."""
+    own = [dict(row) for row in of_endpoints]
+    lacking = {k: v for k, v in labels.items() if not any(row.get(k) == v for row in own)} or dict(labels)
+    shown = ", ".join(f"{name}: {value}" for name, value in list(lacking.items())[:LISTED])
+    name = next(iter(lacking))
+    values = sorted({row[name] for row in own if name in row})
+    return f"the labels {shown}" + (f"; values of {name} are {', '.join(values[:LISTED])}" if values else "")
 
 
 def _check_mutual_tls(db: Mesh, services: tuple[Service, ...], spec: DestinationRule) -> Problems:

@@ -18,7 +18,6 @@ from pilot.mesh.status.gateway_status import GatewayStatus
 from pilot.mesh.status.object_status import (
     BackendStatus,
     ObjectConditions,
-    ParentStatus,
     PolicyStatus,
     PoolStatus,
     RouteStatus,
@@ -27,6 +26,7 @@ from pilot.mesh.status.object_status import (
     object_with_status,
     objects_with_status,
 )
+from pilot.mesh.status.route_status import ParentStatus
 from pilot.mesh.tables.database import Mesh
 
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")

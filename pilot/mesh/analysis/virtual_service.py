@@ -14,7 +14,7 @@ from pilot.config.validation.traffic.headers import is_claim
 from pilot.derive import derived
 from pilot.lib.hosts import OverlappingHosts
 from pilot.mesh.analysis.check import Check, attribute
-from pilot.mesh.analysis.destination import check_destination
+from pilot.mesh.analysis.destination import LISTED, check_destination
 from pilot.mesh.analysis.export_to import check_export_to
 from pilot.mesh.analysis.selector import selected_anywhere
 from pilot.mesh.gateways.gateways import gateway_ports, servers
@@ -90,7 +90,22 @@ def _check_delegated(db: Mesh, o: Object[VirtualService]) -> Problems:
 def _check_gateways(db: Mesh, spec: VirtualService) -> Problems:
     for index, name in enumerate(spec.gateways):
         if name != MESH and not servers(db, gateway_key(name)):  # a Gateway has at least one server
-            yield warning("gateway-not-found", f"[{index}]", f"Gateway {name} not found")
+            yield warning("gateway-not-found", f"[{index}]", f"Gateway {name} not found{_gateways_named(db, name)}")
+
+
+@derived
+def _gateways_by_name(db: Mesh) -> dict[str, tuple[ObjectKey, ...]]:
+    """Return the keys of all Gateways by their names without the namespace."""
+    named: dict[str, list[ObjectKey]] = {}
+    for key in GATEWAY.all_keys(db):
+        named.setdefault(key.name, []).append(key)
+    return {name: tuple(sorted(keys)[:LISTED]) for name, keys in named.items()}
+
+
+def _gateways_named(db: Mesh, name: str) -> str:
+    """Return a hint on the Gateways that have the same name in other namespaces, or ""."""
+    keys = _gateways_by_name(db).get(name.rpartition("/")[2], ())
+    return f"; write {' or '.join(f'{key.namespace}/{key.name}' for key in keys)}" if keys else ""
 
 
 def _check_passthrough(db: Mesh, spec: VirtualService) -> Problems:

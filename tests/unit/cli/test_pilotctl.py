@@ -399,7 +399,17 @@ def test_listeners(run: Any, address: str) -> None:
         (("clusters", "--port", "443"), ["outbound|443||api.example.com"]),
         (("clusters", "--direction", "inbound"), ["inbound|8080||"]),
         (("clusters", "--fqdn", "tea.shop", "--subset", "v"), [TEA.replace("||", "|v1|")]),
-        (("clusters", "--port", "81"), ["None of the 6 clusters matches."]),
+        (
+            ("clusters", "--port", "81"),
+            ["None of the 6 clusters matches --port 81; known: 443, 80, 8080"],
+        ),
+        (
+            ("clusters", "--fqdn", "teaa.shop.svc.cluster.local", "--port", "80"),
+            [
+                "None of the 6 clusters matches --fqdn teaa.shop.svc.cluster.local --port 80; did you mean "
+                "tea.shop.svc.cluster.local?; known: *.example.org, api.example.com, tea.shop.svc.cluster.local"
+            ],
+        ),
         (("l", "--port", "443"), ["0.0.0.0_443"]),
         (("listeners", "--address", "::"), ["0.0.0.0_443"]),
         (("listeners", "--name", "virtualOutbound"), ["virtualOutbound", "virtualOutbound"]),

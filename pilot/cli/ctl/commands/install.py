@@ -22,7 +22,7 @@ from pilot.install.install_plan import InstallPlan, build_install_plan
 from pilot.install.installation_labels import VERSION
 from pilot.install.installer import Installer, InstallOutcome, WaitOptions
 from pilot.install.prune import list_installed
-from pilot.install.verification import ObjectChange, find_changes, verify_plan
+from pilot.install.verification import PlannedChange, find_changes, verify_plan
 from pilot.kube.object_client import ObjectClient
 from pilot.lib.build_info import build_info
 
@@ -101,7 +101,7 @@ def _run(
         raise CommandError("verification failed: some objects differ or are not ready")
 
 
-def _changes(changes: Sequence[ObjectChange]) -> Iterator[Part]:
+def _changes(changes: Sequence[PlannedChange]) -> Iterator[Part]:
     """Yield what an installation would create and change. Metadata comes last."""
     created, changed = [one for one in changes if not one.paths], [one for one in changes if one.paths]
     yield f"It would create {len(created)} objects and change {len(changed)}."

@@ -119,7 +119,7 @@ def _add(name: str, short_type: str, table_module: ModuleType) -> None:
         selection = table_module.select(resources, filters) if any(filters) else resources
         if not selection:
             _check_names(resources, name, filters)
-        nothing = f"None of the {len(resources)} {name} matches." if resources else _lacking(target, name, short_type)
+        nothing = _no_match(resources, name, filters) if resources else _lacking(target, name, short_type)
         notes += _delivery(target, short_type)
         return CommandResult(selection, [heading, *notes, *_table(selection, table_module, nothing)])
 
@@ -130,6 +130,25 @@ def _check_names(resources: list[dict[str, Any]], kind: str, filters: Filters) -
         names = [str(resource.get("clusterName") or resource.get("name")) for resource in resources]
         if name and name not in names:
             raise CommandError(f"{option} {name!r}: the proxy has no {kind} of this name{choices(name, names)}")
+
+
+def _no_match(resources: list[dict[str, Any]], kind: str, filters: Filters) -> str:
+    """Return a message that names the filters, and the values that occur for one that no resource has."""
+    used = {name: value for name, value in filters._asdict().items() if value}
+    shown = " ".join(f"--{name} {value}" for name, value in used.items())
+    text = f"None of the {len(resources)} {kind} matches {shown}"
+    for name, value in used.items():
+        values = sorted({part for resource in resources if (part := _value_of(resource, name))})
+        if values and not any(str(value) in one for one in values):
+            return text + choices(str(value), values)
+    return f"{text}."
+
+
+def _value_of(resource: dict[str, Any], option: str) -> str:
+    """Return the value of a cluster or listener for a filter, or "" if it has none."""
+    socket = resource.get("address", {}).get("socketAddress", {})
+    _, port, subset, host = (*str(resource.get("name", "")).split("|"), "", "", "")[:4]
+    return {"fqdn": host, "subset": subset, "port": port or str(socket.get("portValue", ""))}.get(option, "")
 
 
 def _lacking(target: ProxyTarget, kind: str, short_type: str) -> str:

@@ -98,7 +98,8 @@ def _validate_dns(entry: ServiceEntry) -> Problems:
                 yield error(
                     "bad-host",
                     f"hosts[{index}]",
-                    f"{host!r} cannot be resolved: without endpoints, a full domain name is required",
+                    f"{host!r} cannot be resolved with resolution {entry.resolution}: write full domain names, or "
+                    "resolution: NONE for hosts with a wildcard",
                 )
     if entry.resolution == "DNS_ROUND_ROBIN" and len(entry.endpoints) > 1:
         yield error("too-many-endpoints", "endpoints", "at most one is supported with resolution DNS_ROUND_ROBIN")

@@ -288,3 +288,21 @@ SECURITY = "security.istio.io/v1"
 )
 def test_fix_of_a_mistake(messages: list[str], end: str) -> None:
     assert any(message.endswith(end) for message in messages), messages
+
+
+@pytest.mark.parametrize(
+    ("block", "end"),
+    [("10.0.0.0/33", ": the longest prefix is /32"), ("fd00::/129", ": the longest prefix is /128"), ("a/8", "")],
+)
+def test_address_range_with_a_prefix_that_is_too_long_names_the_longest_one(block: str, end: str) -> None:
+    rules = f"{{rules: [{{from: [{{source: {{ipBlocks: ['{block}']}}}}]}}]}}"
+    (message,) = messages_for("AuthorizationPolicy", rules, "security.istio.io/v1")
+    assert message.endswith(f"'{block}' is not an IP address or CIDR range{end}")
+
+
+def test_wildcard_host_that_dns_cannot_resolve_names_the_resolution() -> None:
+    ports = "ports: [{number: 80, name: http, protocol: HTTP}]"
+    (message,) = messages_for("ServiceEntry", f"{{hosts: ['*.x.com'], {ports}, resolution: DNS}}")
+    assert message.endswith(
+        "'*.x.com' cannot be resolved with resolution DNS: write full domain names, or resolution: NONE for hosts with a wildcard"
+    )

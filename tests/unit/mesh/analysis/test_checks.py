@@ -735,3 +735,21 @@ def test_finding_about_a_route_names_the_route(kind: str, spec: str, code: str, 
     assert (problem.object.kind.name, problem.object.name, problem.path) == (kind, "mine", path)
     assert problem.message.endswith(end)
     assert not any(p.object.kind.name == "VirtualService" for p in problems)
+
+
+def test_missing_gateway_is_named_with_the_namespaces_that_have_it() -> None:
+    other = make(
+        "Gateway",
+        "gate",
+        "{selector: {a: b}, servers: [{port: {number: 80, name: h, protocol: HTTP}, hosts: [x.com]}]}",
+        "edge",
+    )
+    spec = "{hosts: [x.com], gateways: [gate], http: [{redirect: {uri: /}}]}"
+    (problem,) = [p for p in problems_of(world(other, vs(spec))) if p.code == "gateway-not-found"]
+    assert problem.message == "Gateway a/gate not found; write edge/gate"
+
+
+def test_labels_of_a_subset_are_shown_with_the_values_of_endpoints() -> None:
+    harness = world(*BASE, dr("{host: api, subsets: [{name: v2, labels: {app: api, version: V2}}]}"))
+    (problem,) = [p for p in problems_of(harness) if p.code == "subset-without-endpoints"]
+    assert problem.message == "no endpoint of api has the labels version: V2; values of version are v1"

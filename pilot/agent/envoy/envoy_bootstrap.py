@@ -47,6 +47,9 @@ class ProxyNode:
 
 def split_address(address: str) -> tuple[str, int]:
     """Return the host and port of "host:port". An IPv6 host may be in brackets. Raises ValueError."""
+    scheme, separator, bare = address.partition("://")
+    if separator and scheme:
+        raise ValueError(f"{address!r} has a scheme; write {bare.rstrip('/') or 'HOST:PORT'}")
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ValueError(f"{address!r} is not host:port")

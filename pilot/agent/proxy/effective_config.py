@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from pilot.agent.envoy.envoy_bootstrap import parse_address
 from pilot.config.mesh.proxy_config import ProxyConfig
 from pilot.config.problem import LONGEST_FIELD
 from pilot.ingest.field_hints import UNKNOWN_FIELD
@@ -46,6 +47,8 @@ def build_proxy_config(sources: Iterable[tuple[str, Mapping[str, Any]]]) -> Effe
             is_mergeable = name in ("proxyMetadata", "proxyHeaders") and isinstance(value, dict)
             merged[name] = {**merged.get(name, {}), **value} if is_mergeable else value
         config = _decode(source, merged)
+        if "discoveryAddress" in named_fields:
+            parse_address(f"{source}: discoveryAddress", config.discovery_address)
     return EffectiveConfig(config, merged)
 
 

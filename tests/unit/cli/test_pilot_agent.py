@@ -92,7 +92,15 @@ def test_help_is_printed(argv: list[str], capsys: pytest.CaptureFixture[str]) ->
         ({"PROXY_CONFIG": "{}", "INSTANCE_IP": "x"}, "Error: variable INSTANCE_IP: 'x' is not an IP address"),
         (
             {"PROXY_CONFIG": '{"discoveryAddress": "istiod"}'},
-            "Error: ProxyConfig.discoveryAddress: 'istiod' is not host:port",
+            "Error: variable PROXY_CONFIG: discoveryAddress: 'istiod' is not host:port",
+        ),
+        (
+            {"PROXY_CONFIG": '{"discoveryAddress": "https://istiod.a:15012"}'},
+            "Error: variable PROXY_CONFIG: discoveryAddress: 'https://istiod.a:15012' has a scheme; write istiod.a:15012",
+        ),
+        (
+            {"CA_ADDR": "https://istiod.a:15012/"},
+            "Error: variable CA_ADDR: 'https://istiod.a:15012/' has a scheme; write istiod.a:15012",
         ),
         ({"CA_ADDR": "istiod"}, "Error: variable CA_ADDR: 'istiod' is not host:port"),
         (

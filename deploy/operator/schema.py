@@ -74,16 +74,31 @@ def _check_fields(value: Any, kind: Type, path: str) -> Iterator[Problem]:
         if key in kind.fields:
             yield from _check_field(item, kind.fields[key], place)
         else:
-            yield error("unknown-field", place, f"unknown field {key}{_suggest(str(key), kind)}")
+            yield error("unknown-field", place, f"unknown field {key}{_suggest(str(key), item, kind, path)}")
 
 
-def _suggest(key: str, kind: Type) -> str:
-    """Return the fields below which an unknown field belongs or, if there are none, the most similar field."""
+def _suggest(key: str, value: Any, kind: Type, path: str) -> str:
+    """Return where an unknown field belongs or, if it belongs nowhere, the most similar field. Values come first."""
+    if kind is TYPES["Spec"] and key in TYPES["Values"].fields:
+        return f"; did you mean {_values_path(key, value)}?"
     parents = [name for name, f in kind.fields.items() if f.type in TYPES and key in TYPES[f.type].fields]
     if parents:
-        return f"; it belongs below a field such as {parents[0]}: check the indentation"
+        place = ".".join((*path.split(".")[1:], parents[0], key))
+        return f"; it belongs below a field such as {parents[0]}: write {place}"
     close = get_close_matches(key, kind.fields, 1, _CUTOFF)
     return f"; did you mean {close[0]}?" if close else ""
+
+
+def _values_path(key: str, value: Any) -> str:
+    """Return the path of a Helm value below `spec`. It includes the fields below while these are known and alone."""
+    parts, field = ["values", key], TYPES["Values"].fields[key]
+    while isinstance(value, dict) and len(value) == 1 and field.type in TYPES and not field.shape:
+        [(name, value)] = value.items()
+        if name not in TYPES[field.type].fields:
+            break
+        parts.append(name)
+        field = TYPES[field.type].fields[name]
+    return ".".join(parts)
 
 
 def _hint(value: Any, path: str, is_list: bool) -> str:

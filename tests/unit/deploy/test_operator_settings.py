@@ -179,7 +179,15 @@ INVALID: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a field that is not indented": (
         {"components": {"enabled": True}},
-        "spec.components.enabled: unknown field enabled; it belongs below a field such as ",
+        "spec.components.enabled: unknown field enabled; it belongs below a field such as base: write components.base.enabled",
+    ),
+    "a value outside values": (
+        {"pilot": {"autoscaleMin": 2}},
+        "spec.pilot: unknown field pilot; did you mean values.pilot.autoscaleMin?",
+    ),
+    "several values outside values": (
+        {"pilot": {"autoscaleMin": 2, "autoscaleMax": 3}},
+        "spec.pilot: unknown field pilot; did you mean values.pilot?",
     ),
     "an unescaped dot": (
         {"values": {"pilot": {"nodeSelector": {"kubernetes": {"io/os": "linux"}}}}},

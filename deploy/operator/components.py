@@ -60,13 +60,14 @@ _ON = frozenset({"base", "pilot", "ingressGateways"})
 class EnabledComponent(NamedTuple):
     """An enabled component. Each gateway is a separate component.
 
-    `name` is the name of its workload, and `spec` is its settings in spec.components.
+    `name` is the name of its workload, and `spec` is its settings, whose field path is `path`.
     """
 
     component: Component
     name: str
     namespace: str
     spec: Plain
+    path: str
 
     @property
     def k8s(self) -> Plain:
@@ -81,22 +82,27 @@ def enabled_components(operator: Plain) -> Iterator[EnabledComponent]:
         by_values = bool(
             component.field in STANDARD_GATEWAYS and value_at(operator, f"spec.values.{component.values}.enabled")
         )
-        for spec in _component_specs(operator, component, by_values):
+        for path, spec in _component_specs(operator, component, by_values):
             if by_values or spec.get("enabled") is not False:
                 yield EnabledComponent(
                     component,
                     _name(operator, component, spec),
                     str(spec.get("namespace") or system_namespace(operator)),
                     spec,
+                    path,
                 )
 
 
-def _component_specs(operator: Plain, component: Component, by_values: bool) -> list[Plain]:
-    specs: Any = value_at(operator, f"spec.components.{component.field}")
+def _component_specs(operator: Plain, component: Component, by_values: bool) -> list[tuple[str, Plain]]:
+    """Return the settings of a component's instances, each with its field path."""
+    path = f"spec.components.{component.field}"
+    specs: Any = value_at(operator, path)
     if specs is None:
         standard = {"name": component.object} if component.field in STANDARD_GATEWAYS else {}
-        return [standard] if by_values or component.field in _ON else []
-    return specs if isinstance(specs, list) else [specs]
+        return [(path, standard)] if by_values or component.field in _ON else []
+    if isinstance(specs, list):
+        return [(f"{path}[{index}]", spec) for index, spec in enumerate(specs)]
+    return [(path, specs)]
 
 
 def _name(operator: Plain, component: Component, spec: Plain) -> str:

@@ -23,13 +23,16 @@ def apply_overlays(objects: list[Plain], enabled: EnabledComponent, warn: Warn) 
     `warn` is called for each patch that has no effect.
     """
     changed = list(objects)
-    for overlay in enabled.k8s.get("overlays") or ():
+    for position, overlay in enumerate(enabled.k8s.get("overlays") or ()):
         kind, name = overlay.get("kind"), overlay.get("name")
         places = [
             index for index, plain in enumerate(changed) if (plain["kind"], plain["metadata"]["name"]) == (kind, name)
         ]
         if not places:
-            warn(f"overlay of {kind} {name}: component {enabled.component.name} has no such object")
+            names = sorted(plain["metadata"]["name"] for plain in changed if plain["kind"] == kind)
+            there = f"; it has {', '.join(names)}" if names else ""
+            place = f"{enabled.path}.k8s.overlays[{position}].name"
+            warn(f"{place}: component {enabled.component.name} has no {kind} {name}{there}")
         for index in places:
             changed[index] = _patch(changed[index], overlay.get("patches") or (), warn)
     return changed

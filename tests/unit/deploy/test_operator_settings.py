@@ -366,8 +366,12 @@ def test_overlay_without_a_match_is_reported(path: str, value: Any, message: str
 
 def test_overlay_of_a_missing_object_is_reported() -> None:
     warnings: list[str] = []
-    objects(pilot({"overlays": [{"kind": "Pod", "name": "x", "patches": []}]}), warnings=warnings)
-    assert warnings == ["overlay of Pod x: component Pilot has no such object"]
+    overlays = [{"kind": "Pod", "name": "x", "patches": []}, {"kind": "Deployment", "name": "istio-pilot"}]
+    objects(pilot({"overlays": overlays}), warnings=warnings)
+    assert warnings == [
+        "spec.components.pilot.k8s.overlays[0].name: component Pilot has no Pod x",
+        "spec.components.pilot.k8s.overlays[1].name: component Pilot has no Deployment istio-pilot; it has istiod",
+    ]
 
 
 def test_default_gateway_name() -> None:

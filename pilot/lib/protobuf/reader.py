@@ -15,7 +15,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, EncodeError
 
 from pilot.lib.protobuf.fault import Place, Violation
-from pilot.lib.protobuf.types import find_type, name_in
+from pilot.lib.protobuf.types import find_type, name_in, similar_type
 
 MAX_DEPTH = 60
 """Maximum nesting depth of messages. Decoders of the wire format reject messages that are nested more deeply."""
@@ -168,7 +168,12 @@ class _Reading:
         removed = _REMOVED.match(name_in(url)) is not None
         kind = find_type(name_in(url)) if not removed else None
         if kind is None:
-            hint = "; Envoy removed the v2 API" if removed else ""
+            if removed:
+                hint = "; Envoy removed the v2 API"
+            elif not self.faults and (similar := similar_type(name_in(url))):  # once per message, as it takes time
+                hint = f"; did you mean type.googleapis.com/{similar}?"
+            else:
+                hint = ""
             self._fault(Violation("unknown-type", (*place, TYPE), f"unknown type {url}{hint}"))
             return
         message, rest = kind(), {key: value for key, value in plain.items() if key != TYPE}

@@ -24,6 +24,7 @@ TYPES: dict[str, Any] = {
     "host": VirtualHost,
     "filter": listener_components_pb2.Filter,
 }
+LUA = "type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua"
 BUFFER = "envoy.extensions.filters.http.buffer.v3.Buffer"
 
 
@@ -150,6 +151,19 @@ BUFFER_FIELDS = f"'@type': x/{BUFFER}, max_request_bytes: 7"
         (
             "filters: [{typed_config: {'@type': x/no.Such}}]",
             "filters[0].typed_config.@type: unknown type x/no.Such",
+        ),
+        *(
+            (
+                f"filters: [{{typed_config: {{'@type': type.googleapis.com/{name}}}}}]",
+                f"filters[0].typed_config.@type: unknown type type.googleapis.com/{name}{hint}",
+            )
+            for name, hint in (
+                ("envoy.extensions.filters.http.lua.v3.LuaConfig", f"; did you mean {LUA}?"),
+                ("envoy.extensions.filter.http.lua.v3.Lua", f"; did you mean {LUA}?"),
+                ("envoy.extensions.filters.http.lua.v4.lua", f"; did you mean {LUA}?"),
+                ("envoy.extensions.filters.http.lua.v3.Wasm", ""),
+                ("os.path.Lua", ""),
+            )
         ),
         (
             "filters: [{typed_config: {'@type': x/envoy.config.filter.http.buffer.v2.Buffer}}]",

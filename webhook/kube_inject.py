@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from pilot.config.mesh.mesh_config import MeshConfig
-from webhook.inject.annotations import PROXY_CONFIG
+from webhook.inject.annotations import PROXY_CONFIG, annotation_fault
 from webhook.inject.config import InjectorConfig, WrittenConfig
 from webhook.inject.decision import is_injected
 from webhook.inject.errors import InjectionError
@@ -91,6 +91,18 @@ def _template(template: Plain, document: Plain, injector: FileInjector, warn: Wa
     if reason := _why_not(pod, injector):
         warn(f'===> Skipping injection because {owner.kind} "{_name(document, template)}" has {reason}\n')
         return pod
+    try:
+        return _injected(pod, owner, injector)
+    except InjectionError as error:
+        annotations = (pod.get("metadata") or {}).get("annotations") or {}
+        place = "".join(f"{key}." for key in _metadata_place(document))
+        faults = ((name, annotation_fault(name, value)) for name, value in annotations.items())
+        texts = [f"{place}metadata.annotations[{name}]: {fault}" for name, fault in faults if fault]
+        text = "; ".join(texts) or str(error)
+        raise InjectionError(f"{document.get('kind')} {_name(document, template)}: {text}") from error
+
+
+def _injected(pod: Plain, owner: WorkloadOwner, injector: FileInjector) -> Plain:
     annotations = (pod.get("metadata") or {}).get("annotations") or {}
     refuse_wrong(annotations)
     override = annotations.get(PROXY_CONFIG)
@@ -116,6 +128,11 @@ def _template(template: Plain, document: Plain, injector: FileInjector, warn: Wa
 def _place(document: Plain) -> tuple[str, ...]:
     """Return the path of the Pod template in a workload."""
     return PLACES.get(document["kind"], ("spec", "jobTemplate", "spec", "template"))
+
+
+def _metadata_place(document: Plain) -> tuple[str, ...]:
+    """Return the path of the object with the metadata of a workload's Pods."""
+    return PLACES.get(document["kind"], ("spec", "jobTemplate"))
 
 
 def has_workloads(document: Any) -> bool:

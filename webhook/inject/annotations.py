@@ -6,6 +6,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Mapping
 
+from gotemplate import go_json
 from pilot.lib.flags import parse_bool
 from webhook.inject.errors import InjectionError
 from webhook.inject.proxy_config import check_override
@@ -41,12 +42,19 @@ def check_annotations(annotations: Mapping[str, str]) -> None:
 def annotation_fault(name: str, value: str) -> str:
     """Return the reason that the value of an annotation is invalid, or ""."""
     try:
-        check = _CHECKS.get(name)
+        check = _CHECKS.get(name) or _RENDERED.get(name)
         if check is not None:
             check(value)
     except ValueError as error:
         return str(error)
     return ""
+
+
+def rendered_faults(annotations: Mapping[str, str]) -> str:
+    """Return the invalid annotations among those that only templates read, each with the reason, or ""."""
+    names = (name for name in _RENDERED if name in annotations)
+    faults = ((name, annotation_fault(name, annotations[name])) for name in names)
+    return "; ".join(f"annotation {name}: {fault}" for name, fault in faults if fault)
 
 
 def _mode(value: str) -> None:
@@ -130,6 +138,20 @@ def _bool(text: str) -> None:
     parse_bool(text)
 
 
+def _objects(form: str) -> Callable[[str], None]:
+    def check(text: str) -> None:
+        if not text:  # templates ignore it
+            return
+        try:
+            value = go_json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"not valid JSON; expected {form}") from error
+        if not isinstance(value, dict) or not all(isinstance(item, dict) for item in value.values()):
+            raise ValueError(f"not a JSON object of objects; expected {form}")
+
+    return check
+
+
 _CHECKS: dict[str, Callable[[str], None]] = {
     INTERCEPTION_MODE: _mode,
     STATUS_PORT: _status_port,
@@ -150,4 +172,8 @@ _CHECKS: dict[str, Callable[[str], None]] = {
     "sidecar.istio.io/proxyMemory": _amount,
     "sidecar.istio.io/proxyCPULimit": _amount,
     "sidecar.istio.io/proxyMemoryLimit": _amount,
+}
+_RENDERED = {
+    "sidecar.istio.io/userVolume": _objects('{"NAME": {VOLUME}}'),
+    "sidecar.istio.io/userVolumeMount": _objects('{"NAME": {MOUNT}}'),
 }

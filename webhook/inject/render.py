@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from gotemplate import TemplateError
 from pilot.ingest.files.documents import SyntaxFault, read_documents
-from webhook.inject.annotations import IMAGE_TYPE, TEMPLATES
+from webhook.inject.annotations import IMAGE_TYPE, TEMPLATES, rendered_faults
 from webhook.inject.containers import PROXY, containers, find
 from webhook.inject.data import template_data
 from webhook.inject.errors import InjectionError
@@ -73,7 +73,7 @@ def _execute(request: InjectionRequest, name: str, data: Any) -> str:
     try:
         return templates[name].execute(data)
     except TemplateError as error:
-        raise InjectionError(str(error)) from error
+        raise InjectionError(rendered_faults(request.annotations) or str(error)) from error
 
 
 @lru_cache(_KEPT_OVERLAYS)

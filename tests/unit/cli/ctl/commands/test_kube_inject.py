@@ -73,12 +73,25 @@ def test_object_without_pods_stays_unchanged() -> None:
     assert inject_pod(service) is service
 
 
-def test_invalid_annotation_rejects_the_pod() -> None:
-    pod = {**POD, "metadata": {"name": "a", "annotations": {"sidecar.istio.io/interceptionMode": "SOME"}}}
-    with pytest.raises(
-        InjectionError, match=r"invalid value 'SOME' for annotation 'sidecar\.istio\.io/interceptionMode'"
-    ):
-        inject_pod(pod)
+@pytest.mark.parametrize(
+    ("name", "value", "fault"),
+    [
+        ("interceptionMode", "SOME", "interceptionMode invalid, use REDIRECT,TPROXY,NONE: SOME"),
+        ("userVolume", "{a: b", 'not valid JSON; expected {"NAME": {VOLUME}}'),
+        ("userVolumeMount", '["/a"]', 'not a JSON object of objects; expected {"NAME": {MOUNT}}'),
+    ],
+)
+def test_invalid_annotation_is_named_with_its_object(name: str, value: str, fault: str) -> None:
+    metadata = {"annotations": {f"sidecar.istio.io/{name}": value}}
+    for kind, place in (("Deployment", "spec.template."), ("CronJob", "spec.jobTemplate.")):
+        template = {"metadata": metadata, "spec": POD["spec"]}
+        if kind == "CronJob":
+            spec = {"jobTemplate": {"metadata": metadata, "spec": {"template": {"spec": POD["spec"]}}}}
+        else:
+            spec = {"template": template}
+        with pytest.raises(InjectionError) as raised:
+            inject_pod({"kind": kind, "metadata": {"name": "web", "namespace": "shop"}, "spec": spec})
+        assert str(raised.value) == f"{kind} shop/web: {place}metadata.annotations[sidecar.istio.io/{name}]: {fault}"
 
 
 def test_interface_name_length_is_limited() -> None:

@@ -6,6 +6,7 @@ import base64
 import binascii
 import functools
 import math
+import re
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -31,6 +32,7 @@ _NAMES = {
     type(None): "nothing",
 }
 _PYTHON = {mi.StrType: str, mi.BoolType: bool, mi.IntType: int, mi.FloatType: float}
+_LEADING_DIGITS = re.compile(r"-?[0-9]{1,18}(?![0-9.])", re.ASCII)
 _Check = Callable[[Any], Sequence[Problem]]
 MAX_MISMATCHES = 1000
 """Number of problems of a value after which the rest of a list or mapping is not checked."""
@@ -366,6 +368,10 @@ def _wrong(expected: str, value: Any, hint: str = "") -> Sequence[Problem]:
         hint = ": quote it"
     elif isinstance(value, str) and _fits_unquoted(value, expected):
         hint = ": remove the quotes"
+    elif isinstance(value, str) and expected == _NAMES[int]:
+        digits = _LEADING_DIGITS.match(value)
+        fix = f": write {digits[0]}" if digits else ""
+        return [error("wrong-type", "", f"expected {expected}, got {cut(value, LONGEST_FIELD)!r}{fix}")]
     return [error("wrong-type", "", f"expected {expected}, got {_name(value)}{hint}")]
 
 

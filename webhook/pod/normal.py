@@ -31,6 +31,8 @@ _EXPECTED = {
     "quantity": "a string or a number",
     "[": "a list",
 }
+_LARGEST_SHOWN = 10**18
+"""Largest number that a message shows."""
 
 
 class ShapeError(ValueError):
@@ -98,6 +100,9 @@ def _amount(item: Any, path: str) -> str:
 def _wrong(path: str, item: Any, expected: str) -> ShapeError:
     """Return the error for a value that is not of an expected shape or type. Types with fields are mappings."""
     name = _NAMES.get(type(item), type(item).__name__)
+    if expected == "string" and isinstance(item, bool | int | float):
+        text = "" if abs(item) > _LARGEST_SHOWN else repr(item).lower()
+        name = f'{text}: quote it: "{text}"' if text else f"{name}: quote it"
     return ShapeError(f"{path}: expected {_EXPECTED.get(expected, 'a mapping')}, got {name}")
 
 

@@ -35,7 +35,8 @@ def test_paths_of_type_errors(spec: dict[str, Any], path: str) -> None:
         ({"containers": {}}, "spec.containers: expected a list, got a mapping"),
         ({"containers": ["a"]}, "spec.containers[0]: expected a mapping, got a string"),
         ({"nodeSelector": []}, "spec.nodeSelector: expected a mapping, got a list"),
-        ({"hostname": True}, "spec.hostname: expected a string, got true or false"),
+        ({"hostname": True}, 'spec.hostname: expected a string, got true: quote it: "true"'),
+        ({"nodeSelector": {"a": 8}}, 'spec.nodeSelector[a]: expected a string, got 8: quote it: "8"'),
         (
             {"activeDeadlineSeconds": True},
             "spec.activeDeadlineSeconds: expected an integer, got true or false",

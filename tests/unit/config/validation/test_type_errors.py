@@ -33,6 +33,21 @@ def test_wrong_type_instead_of_text(value: Any, message: str) -> None:
     assert problems_of("Sidecar", {"egress": [{"hosts": [value]}]}) == [("spec.egress[0].hosts[0]", message)]
 
 
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("90%", "expected an integer, got '90%': write 90"),
+        ("many", "expected an integer, got 'many'"),
+        ("1.5", "expected an integer, got '1.5'"),
+        ("90", "expected an integer, got a string: remove the quotes"),
+    ],
+)
+def test_text_instead_of_an_integer(value: str, message: str) -> None:
+    route = {"destination": {"host": "a"}, "weight": value}
+    problems = problems_of("VirtualService", {"hosts": ["a"], "http": [{"route": [route]}]})
+    assert problems == [("spec.http[0].route[0].weight", message)]
+
+
 def test_text_instead_of_a_mapping() -> None:
     assert problems_of("Sidecar", {"egress": ["x"]}) == [("spec.egress[0]", "expected a mapping, got a string")]
 

@@ -46,7 +46,8 @@ class ProxyContext:
 def read_proxy_context(proxy_type: str, settings: AgentSettings, environ: Mapping[str, str]) -> ProxyContext:
     """Return the properties of a proxy. Raises ValueError, with a message for the user, if a source is invalid."""
     if proxy_type not in TYPES:
-        raise ValueError(f"unknown proxy type {proxy_type!r}; use {', '.join(TYPES)}")
+        hint = "; did you mean router (for gateways)?" if proxy_type == "gateway" else ""
+        raise ValueError(f"unknown proxy type {proxy_type!r}{hint}; use {', '.join(TYPES)}")
     pod = settings.pod
     annotations = read_downward_file(pod.annotations_file, "POD_ANNOTATIONS_FILE")
     sources = read_sources(pod.mesh_config, pod.proxy_config, annotations)

@@ -94,6 +94,8 @@ def _explain_level(name: str, level: str) -> str:
     scope_, equals, value = level.partition("=")
     if equals and not name and value in LEVELS:
         return f"{level!r}: use '{scope_}:{value}'"
+    if name in LEVELS:
+        return f"{level!r} is not a log level; did you mean {level}:{name}?"
     place = f"{name}: " if name else ""
     return f"{place}{level!r} is not a log level{did_you_mean(level, LEVELS)}; levels are {', '.join(LEVELS)}"
 

@@ -110,3 +110,8 @@ def test_unknown_scopes_are_reported() -> None:
     typo, unknown = unknown_scopes(log.parse_levels("authm:debug,nosuch:debug"))
     assert typo == "--log_output_level: log scope 'authm' does not exist; did you mean authn?"
     assert unknown.startswith("--log_output_level: log scope 'nosuch' does not exist; scopes are ads, ")
+
+
+def test_swapped_level_and_scope_are_named() -> None:
+    with pytest.raises(ValueError, match=r"^'ads' is not a log level; did you mean ads:debug\?$"):
+        log.parse_levels("debug:ads")

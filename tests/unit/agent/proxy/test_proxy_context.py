@@ -61,6 +61,7 @@ def test_environment_wins_over_proxy_config_metadata() -> None:
 @pytest.mark.parametrize(
     ("environ", "kind", "text"),
     [
+        ({}, "gateway", r"unknown proxy type 'gateway'; did you mean router \(for gateways\)\?; use sidecar"),
         ({}, "ambient", "unknown proxy type 'ambient'; use sidecar, router, waypoint"),
         ({"INSTANCE_IP": "10.0.0.1,here"}, "sidecar", "variable INSTANCE_IP: 'here' is not an IP address"),
         ({"ISTIO_METAJSON_X": "[1]"}, "sidecar", "variable ISTIO_METAJSON_X is not a JSON object"),

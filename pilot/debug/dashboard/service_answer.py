@@ -162,8 +162,16 @@ def _unknown(db: Mesh, ref: ServiceRef) -> str:
     if routes:
         names = ", ".join(f"{key.namespace}/{key.name}" for key in routes)
         return f"{text}; the host has routes of VirtualService {names}: see pilotctl problems and pilotctl history\n"
+    name = ref.hostname.partition(".")[0]
+    homonyms = islice((other for other in service_refs(db) if other.namespace != ref.namespace), MAX_COMPARED)
+    if other := next(
+        (other for other in homonyms if other.hostname.startswith(f"{name}.{other.namespace}.svc.")), None
+    ):
+        there = other.namespace
+        text = f"service {name} does not exist in namespace {ref.namespace}, but in {there}"
+        return f"{text}: use svc/{name}.{there}\n"
     others = (other.hostname.partition(".")[0] for other in service_refs(db) if other.namespace == ref.namespace)
-    return f"{text}{did_you_mean(ref.hostname.partition('.')[0], islice(others, MAX_COMPARED))}\n"
+    return f"{text}{did_you_mean(name, islice(others, MAX_COMPARED))}\n"
 
 
 def _declaration(target: Service) -> ObjectRef:

@@ -186,6 +186,14 @@ async def test_unknown_services_lead_to_routes_and_similar_names(host: str, expe
     assert expected in refused.value.text
 
 
+async def test_service_of_another_namespace_is_named() -> None:
+    mesh_world = world(WEB)
+    graph, ref = await CachedGraph(mesh_world.mesh).get(), ServiceRef("web.b.svc.cluster.local", "b")
+    with pytest.raises(Refused) as refused:
+        await describe_service(sources(mesh_world.mesh), graph, MeshContext([], [], {}), ref)
+    assert refused.value.text == "service web does not exist in namespace b, but in a: use svc/web.a\n"
+
+
 async def test_rejections_of_what_is_built_from_the_objects_of_the_service_are_reported() -> None:
     routes = make("VirtualService", "split", "{hosts: [web], http: [{route: [{destination: {host: web}}]}]}")
     mesh_world = world(WEB, POD, SLICE, routes, SUBSETS)

@@ -62,6 +62,14 @@ MINIMAL = {
     "VirtualService": "spec: {hosts: [a], http: [{route: [{destination: {host: a}}]}]}",
     "DestinationRule": "spec: {host: a}",
     "Gateway": "spec: {servers: [{hosts: ['*'], port: {number: 80, name: http, protocol: HTTP}}]}",
+    "gateway.networking.k8s.io/Gateway": (
+        "spec: {gatewayClassName: istio, listeners: [{name: http, port: 80, protocol: HTTP}]}"
+    ),
+    "ListenerSet": "spec: {parentRef: {name: a}, listeners: [{name: http, port: 80, protocol: HTTP}]}",
+    "ReferenceGrant": "spec: {from: [{group: a.io, kind: A, namespace: b}], to: [{group: a.io, kind: B}]}",
+    "TCPRoute": "spec: {rules: [{}]}",
+    "UDPRoute": "spec: {rules: [{}]}",
+    "TLSRoute": "spec: {hostnames: [a.com], rules: [{}]}",
     "WorkloadEntry": "spec: {address: 1.1.1.1}",
     "WorkloadGroup": "spec: {template: {}}",
     "WasmPlugin": "spec: {url: 'oci://example.com/a'}",
@@ -78,7 +86,8 @@ def test_every_kind_is_stored_in_its_table(source: Source) -> None:
                 with rows.row(f"{api_version} {kind.id.name}"):
                     before = len(kind.table(source.mesh))
                     head = f"apiVersion: {api_version}\nkind: {kind.id.name}\nmetadata: {{name: a}}\n"
-                    source.set("x", head + MINIMAL.get(kind.id.name, ""))
+                    spec = MINIMAL.get(f"{kind.id.group}/{kind.id.name}") or MINIMAL.get(kind.id.name, "")
+                    source.set("x", head + spec)
                     assert [p for p in source.problems if p.severity is Severity.ERROR] == []
                     assert len(kind.table(source.mesh)) == before + 1
                     source.remove("x")

@@ -43,10 +43,11 @@ _HEADER = re.compile(rf"{_TOKEN}=[^\x00-\x08\x0a-\x1f\x7f]*")
 HEADER = RequestText(_HEADER.fullmatch, "NAME=VALUE")
 _CLAIM = re.compile(r"(?s)[^=]+=.*")
 CLAIM = RequestText(_CLAIM.fullmatch, "NAME=VALUE")
-_NAMESPACE, _NO_NAMESPACE = re.compile(_LABEL), re.compile(rf"(?:{_LABEL})?")
+_NAMESPACE = re.compile(_LABEL)
+_ANY_NAMESPACE = re.compile(rf"(?:{_LABEL})?")
 _NAMESPACES = "the name of a namespace: at most 63 lower-case letters, digits and hyphens"
 NAMESPACE = RequestText(_NAMESPACE.fullmatch, _NAMESPACES)
-ANY_NAMESPACE = RequestText(_NO_NAMESPACE.fullmatch, _NAMESPACES)
+ANY_NAMESPACE = RequestText(_ANY_NAMESPACE.fullmatch, _NAMESPACES)
 """The name of a namespace, or "" for all of them or that of another argument."""
 _OBJECT = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*")
 OBJECT_NAME = RequestText(

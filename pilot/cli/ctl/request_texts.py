@@ -53,7 +53,7 @@ _OBJECT = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*")
 OBJECT_NAME = RequestText(
     _OBJECT.fullmatch, "the name of an object: at most 253 lower-case letters, digits, hyphens and dots"
 )
-_URL = re.compile(r"https?://[^\s/@?#]+[^\s]*")
+_URL = re.compile(r"https?://[^\s/@?#]+(?:[/@?#][^\s]*)?")
 URL = RequestText(_URL.fullmatch, "a URL, such as https://203.0.113.9:6443")
 _PRINCIPAL = re.compile(rf"{_LABEL}/[^/\s]+|(?:spiffe://)?{_DOMAIN}/ns/{_LABEL}/sa/[^/\s]+|spiffe://{_DOMAIN}/[^\s]+")
 PRINCIPAL = RequestText(

@@ -19,12 +19,12 @@ from pilot.agent.certificates.workload_identity import WorkloadIdentity
 from pilot.agent.dns.dns_server import DnsServer, read_resolvers
 from pilot.agent.dns.lookup_table import NAME_TABLE, LookupTable
 from pilot.agent.envoy.admin_client import AdminClient, AdminError, AsyncAdminClient
-from pilot.agent.envoy.envoy_bootstrap import parse_address
 from pilot.agent.envoy.envoy_drain import drain, drain_path
 from pilot.agent.envoy.envoy_process import EnvoyProcess, build_arguments, write_bootstrap
 from pilot.agent.envoy.proxy_bootstrap import build_proxy_bootstrap
 from pilot.agent.grpc_bootstrap import build_grpc_bootstrap, grpc_bootstrap_path, write_grpc_bootstrap
 from pilot.agent.proxy.proxy_context import ProxyContext, read_proxy_context
+from pilot.agent.proxy.server_address import parse_address
 from pilot.agent.resident_memory import configure_malloc, release_memory
 from pilot.agent.status_port.app_probes import Prober, parse_probes
 from pilot.agent.status_port.merged_metrics import MetricsTarget, parse_targets

@@ -13,7 +13,7 @@ import grpc
 from grpc import aio
 
 from pilot.agent.agent_settings import ControlPlaneSettings
-from pilot.agent.envoy.envoy_bootstrap import parse_address
+from pilot.agent.proxy.server_address import parse_address
 
 CONFIG_MAP_ROOT = "./var/run/secrets/istio/root-cert.pem"
 MOUNTED_ROOT = "./etc/certs/root-cert.pem"

@@ -9,6 +9,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from pilot.agent.proxy.server_address import split_address
+
 SDS_SOCKET = "./var/run/secrets/workload-spiffe-uds/socket"
 RUNTIME: Mapping[str, Any] = {
     "re2.max_program_size.error_level": 32768,  # the default, 100, rejects ordinary regular expressions
@@ -43,25 +45,6 @@ class ProxyNode:
     service_account: str = "default"
     version: str = "1.32.0"
     metadata: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Return the host and port of "host:port". An IPv6 host may be in brackets. Raises ValueError."""
-    scheme, separator, bare = address.partition("://")
-    if separator and scheme:
-        raise ValueError(f"{address!r} has a scheme; write {bare.rstrip('/') or 'HOST:PORT'}")
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ValueError(f"{address!r} is not host:port")
-    return host.strip("[]"), int(port)
-
-
-def parse_address(source: str, address: str) -> tuple[str, int]:
-    """Return the host and port of the address in a setting. Raises ValueError with the name of the setting."""
-    try:
-        return split_address(address)
-    except ValueError as error:
-        raise ValueError(f"{source}: {error}") from error
 
 
 def build_node(node: ProxyNode) -> dict[str, Any]:

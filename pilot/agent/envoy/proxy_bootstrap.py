@@ -12,7 +12,6 @@ from pilot.agent.envoy.envoy_bootstrap import (
     ProxyNode,
     build_bootstrap,
     build_cluster,
-    parse_address,
 )
 from pilot.agent.envoy.static_listeners import (
     build_readiness_listener,
@@ -22,6 +21,7 @@ from pilot.agent.envoy.static_listeners import (
 )
 from pilot.agent.envoy.stats_config import build_stats_config
 from pilot.agent.proxy.proxy_context import VERSION, ProxyContext
+from pilot.agent.proxy.server_address import parse_address
 from pilot.agent.unix_sockets import sds_socket, xds_socket
 from pilot.config.mesh.proxy_config import ProxyConfig
 from pilot.lib.duration import parse_duration

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pilot.agent.envoy.envoy_bootstrap import parse_address
+from pilot.agent.proxy.server_address import parse_address
 from pilot.config.mesh.proxy_config import ProxyConfig
 from pilot.config.problem import LONGEST_FIELD
 from pilot.ingest.field_hints import UNKNOWN_FIELD

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from pilot.agent.envoy.envoy_bootstrap import build_address, build_cluster, split_address
+from pilot.agent.envoy.envoy_bootstrap import build_address, build_cluster
+from pilot.agent.proxy.server_address import split_address
 
 
 def at(host: str, port: int) -> dict[str, Any]:

@@ -146,7 +146,7 @@ async def test_overlay_without_effect_is_reported() -> None:
     async with OperatorCluster(SYSTEM, SYSTEM) as cluster:
         await cluster.write(SYSTEM, "mesh", {**MINIMAL, "components": {"pilot": {"k8s": {"overlays": overlays}}}})
         await cluster.wait_until_healthy(SYSTEM, "mesh")
-        assert "overlay of Deployment missing" in cluster.status(SYSTEM, "mesh")["message"]
+        assert "component Pilot has no Deployment missing; it has istiod" in cluster.status(SYSTEM, "mesh")["message"]
 
 
 async def test_leader_election() -> None:

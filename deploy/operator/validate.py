@@ -108,7 +108,7 @@ def _values(values: Plain) -> Iterator[Problem]:
         fix = (
             f"unknown platform {platform}: use one of {', '.join(_PLATFORMS)}{did_you_mean(str(platform), _PLATFORMS)}"
         )
-        yield error("bad-value", "spec.values.global.platform", f"{fix}")
+        yield error("bad-value", "spec.values.global.platform", fix)
     level = value_at(values, "global.logging.level")
     try:
         parse_levels(str(level or ""))

@@ -1,5 +1,5 @@
-"""The whole comparison with a reference: proxies, injection, validation, the certificate
-authority, and stricter rules."""
+"""The whole comparison with a reference: proxies, injection, validation, the certificate authority, and stricter
+rules."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _ACCOUNT = VersionedKind("v1", "ServiceAccount")
 _TOKEN = {"audiences": ["istio-ca"], "expirationSeconds": 600}
 
 
-class XdsPort(NamedTuple):
-    """A TLS port of a reference in a namespace, and the name in its certificate."""
+class ReferencePort(NamedTuple):
+    """The address of a TLS port of a reference (xDS or webhook), the name in its certificate, and its namespace."""
 
     address: str
     server_name: str
@@ -76,9 +76,9 @@ class ShadowReport(NamedTuple):
 
 async def compare_with_reference(
     client: ObjectClient,
-    reference: Sequence[ReferencePages] | XdsPort,
+    reference: Sequence[ReferencePages] | ReferencePort,
     settings: Settings,
-    webhook: XdsPort | None = None,
+    webhook: ReferencePort | None = None,
 ) -> ShadowReport:
     """Compare this control plane with a reference: with the debug pages of its replicas, or with its xDS port.
 
@@ -103,7 +103,7 @@ async def compare_with_reference(
 
 
 async def _compare_validation(
-    client: ObjectClient, webhook: XdsPort | None, objects: Iterable[Plain], mesh: ShadowMesh
+    client: ObjectClient, webhook: ReferencePort | None, objects: Iterable[Plain], mesh: ShadowMesh
 ) -> ValidationReport:
     if webhook is None:
         return ValidationReport(0, [], "the address of the reference's webhook is unknown")
@@ -113,11 +113,11 @@ async def _compare_validation(
 
 async def _compare_proxies(
     client: ObjectClient,
-    reference: Sequence[ReferencePages] | XdsPort,
+    reference: Sequence[ReferencePages] | ReferencePort,
     objects: Iterable[Plain],
     mesh: ShadowMesh,
 ) -> ProxyReport:
-    if not isinstance(reference, XdsPort):
+    if not isinstance(reference, ReferencePort):
         return await compare_proxies(reference, mesh)
     root = await published_root(client, reference.namespace)
     if not root:

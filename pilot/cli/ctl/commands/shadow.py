@@ -19,7 +19,7 @@ from pilot.settings.parse import load
 from pilot.shadow.injection_comparison import InjectionReport
 from pilot.shadow.known_differences import ShadowVerdict
 from pilot.shadow.reference_pages import DebugClosedError, ReferenceFault, ReferencePages
-from pilot.shadow.shadow_report import ShadowReport, XdsPort, compare_with_reference
+from pilot.shadow.shadow_report import ShadowReport, ReferencePort, compare_with_reference
 from pilot.shadow.validation_comparison import ValidationReport
 
 XDS_PORT, WEBHOOK_PORT = 15012, 15017
@@ -125,9 +125,9 @@ def _xds_port(_: object) -> int:
     return XDS_PORT
 
 
-def _port(address: str, namespace: str) -> XdsPort:
+def _port(address: str, namespace: str) -> ReferencePort:
     """Return the port at an address. Its certificate also has the name of the default revision."""
-    return XdsPort(address.rpartition("//")[2], f"istiod.{namespace}.svc", namespace)
+    return ReferencePort(address.rpartition("//")[2], f"istiod.{namespace}.svc", namespace)
 
 
 def _variable(text: str) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from pilot.settings.parse import load
 from pilot.shadow.injection_comparison import InjectionReport
 from pilot.shadow.known_differences import ShadowVerdict
 from pilot.shadow.reference_pages import DebugClosedError, ReferenceFault, ReferencePages
-from pilot.shadow.shadow_report import ShadowReport, ReferencePort, compare_with_reference
+from pilot.shadow.shadow_report import ReferencePort, ShadowReport, compare_with_reference
 from pilot.shadow.validation_comparison import ValidationReport
 
 XDS_PORT, WEBHOOK_PORT = 15012, 15017

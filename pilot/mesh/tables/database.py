@@ -64,7 +64,7 @@ class Mesh(Database):
         self.nacks: Table[NackKey, Nack] = Table(self, "Refusal", object=nacked_objects, rejection=rejection)
         # The addresses of the host names of network gateways, once resolved.
         self.resolved_hosts: Table[str, tuple[str, ...]] = Table(self, RESOLVED_HOSTS)
-        # The addresses that have been allocated to hosts of ServiceEntries, in one row: by ServiceEntry, and then by host.
+        # The addresses that have been allocated to hosts of ServiceEntries, in one row: by ServiceEntry, then by host.
         self.allocated_addresses: Table[str, Mapping[ObjectKey, Mapping[str, tuple[str, ...]]]] = Table(
             self, ALLOCATED_ADDRESSES
         )

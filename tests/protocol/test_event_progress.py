@@ -35,6 +35,21 @@ async def test_outcome_is_reported_after_the_acknowledgement(variant: str) -> No
         assert outcomes == [EventOutcome(7, 1, 1, 0, 0, 0.0)]
 
 
+@BOTH_VARIANTS
+async def test_event_that_follows_before_the_last_is_processed_is_delivered_too(variant: str) -> None:
+    async with serving() as server, Client(server, variant) as client:
+        server.set("cds", a="1")
+        await client.request("cds")
+        await client.request("cds", nonce=await client.expect("cds", "a"))
+        outcomes, (connection,) = record_outcomes(server), server.discovery.connections()
+        assert [change(server, 7, a="2"), change(server, 8, a="3")] == [1, 1]
+        assert connection.delivery(8) == "waiting"
+        nonce = await client.expect("cds", "a")
+        await client.request("cds", nonce=nonce)
+        await server.eventually(lambda: len(outcomes) == 2)
+        assert outcomes == [EventOutcome(7, 1, 1, 0, 0, 0.0), EventOutcome(8, 1, 1, 0, 0, 0.0)]
+
+
 async def test_event_without_a_change_ends_at_once() -> None:
     async with serving() as server, Client(server) as client:
         server.set("cds", a="1")

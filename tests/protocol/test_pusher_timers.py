@@ -26,7 +26,7 @@ PROXY = Proxy(type=NodeType.SIDECAR, id="web-0.a", ips=("10.0.0.1",), dns_domain
 
 def make_connection(identity: str = "", **metadata: str) -> Connection:
     proxy = msgspec.structs.replace(PROXY, identity=identity, metadata=metadata)
-    return Connection(3, "key", proxy, "10.0.0.1:99", 0.0, delta())
+    return Connection(3, "key", proxy, "10.0.0.1:99", 0.0, delta(), {})
 
 
 class FakeLoop:

@@ -57,10 +57,19 @@ class Connection:
     activity: Number of messages sent and received.
     active_at: Monotonic time of the last message that was sent or received.
     last_event: The last event before the stream.
+
+    The connection is in `behind` while it has changes to process.
     """
 
     def __init__(
-        self, number: int, proxy_key: str, proxy: Proxy, address: str, connected_at: float, session: Session
+        self,
+        number: int,
+        proxy_key: str,
+        proxy: Proxy,
+        address: str,
+        connected_at: float,
+        session: Session,
+        behind: dict[Connection, None],
     ) -> None:
         self.id = f"{proxy.id}-{number}"
         self.proxy_key, self.proxy, self.address = proxy_key, proxy, address
@@ -77,6 +86,7 @@ class Connection:
         self.answer_nonces: deque[str] = deque(maxlen=MAX_ANSWER_NONCES)
         self.end: Callable[[], None] = do_nothing
         self.abort: Callable[[], None] = do_nothing
+        self._behind = behind
         self._revisions: dict[str, tuple[int, int]] = {}
         self._plan = ProxyPlan({})
         self._feeds: dict[str, Feed[Connection]] = {}
@@ -131,6 +141,7 @@ class Connection:
         changes."""
         if self.dirty_since is None:
             self.dirty_since, self.reasons = now, reasons
+            self._behind[self] = None
             self.changed.set()
         else:
             merged = dict(self.reasons)
@@ -161,6 +172,8 @@ class Connection:
     def end_processing(self) -> None:
         """Record that everything that the proxy lacks has been written, except endpoints that are held back."""
         self.busy = False
+        if self.is_idle:
+            self._behind.pop(self, None)
         self.deliveries.end(is_complete=not self.session.holds_endpoints)
 
     @property
@@ -215,7 +228,9 @@ class Connection:
         yield from self._feeds.items()
 
     def close(self, feeds: Feeds[Connection]) -> None:
-        """Close all feeds."""
+        """Close all feeds. Later changes are not processed any more."""
+        self._behind.pop(self, None)
+        self._behind = {}
         for feed in self._feeds.values():
             feeds.close(feed, self)
         self._feeds.clear()

@@ -71,6 +71,7 @@ class Discovery:
         self.counts_cache = counts_cache
         self._feeds: Feeds[Connection] = Feeds(db)
         self._connections: dict[str, Connection] = {}
+        self._behind: dict[Connection, None] = {}
         self._proxies: dict[str, Proxy] = {}
         self._plans: dict[str, Node] = {}
         self._by_plan: dict[Node, dict[Connection, None]] = {}
@@ -89,9 +90,12 @@ class Discovery:
 
         `reasons` maps each kind of change to the number of changes. `event` is the number under which the commit is
         tracked, or 0 if it is not tracked. `age` is the number of seconds since the first of the changes.
+
+        A tracked commit also counts for connections that are processing earlier changes. Their nodes may already have
+        been stale, and a commit reports a stale node only once.
         """
         self._last_event = event or self._last_event
-        affected: dict[Connection, None] = {}
+        affected: dict[Connection, None] = {**self._behind} if event else {}
         nodes = tuple(nodes)
         for node in nodes:
             affected |= self._by_plan.get(node, {})
@@ -132,7 +136,7 @@ class Discovery:
     def connect(self, node_id: str, proxy: Proxy, address: str, session: Session) -> Connection:
         """Register a stream for pushes, add the proxy's row, and return the connection."""
         key = self._key_of(node_id, proxy)
-        connection = Connection(next(self._numbers), key, proxy, address, self._now(), session)
+        connection = Connection(next(self._numbers), key, proxy, address, self._now(), session, self._behind)
         connection.last_event = self._last_event
         self._connections[connection.id] = connection
         self._disconnected.pop(key, None)

@@ -1,6 +1,6 @@
 // Elements, links and texts. All texts are set as text, never as HTML.
 
-const ROWS = 20; // rows of a table, or items of a list, that are drawn in a frame
+const ELEMENTS = 90; // of rows or items that are drawn in a frame; the last row or item may exceed it
 const NS = "http://www.w3.org/2000/svg";
 
 function fill(element, attributes, children) {
@@ -174,13 +174,22 @@ export function fold(key, title, open, ...children) {
   return h("details", { "data-key": key, open }, h("summary", {}, title), ...children);
 }
 
+// Lets the browser draw what has changed, and answer to the user, between the parts of a long update. What is added in
+// an animation frame itself is drawn together with what was added just before it.
+export const turn = () => new Promise((resolve) => { requestAnimationFrame(() => setTimeout(resolve)); });
+
 // Fills an element with a child for each of the items: some in each frame, so that no frame takes long.
 function inFrames(body, items, make) {
   let target = null;
   const add = (start) => {
-    items.slice(start, start + ROWS).map(make).forEach((child, index) => { const old = target.children[start + index]; if (!old) target.append(child); else if (nameOfNode(old) === nameOfNode(child)) patch(old, child); else old.replaceWith(child); });
+    let index = start;
+    for (let elements = 0; index < items.length && elements < ELEMENTS; index++) {
+      const child = make(items[index]), old = target.children[index];
+      elements += 1 + child.getElementsByTagName("*").length;
+      if (!old) target.append(child); else if (nameOfNode(old) === nameOfNode(child)) patch(old, child); else old.replaceWith(child);
+    }
     const current = target;
-    if (start + ROWS < items.length) requestAnimationFrame(() => { if (target === current && current.source === body) add(start + ROWS); });
+    if (index < items.length) turn().then(() => { if (target === current && current.source === body) add(index); });
     else while (target.children.length > items.length) target.lastChild.remove();
   };
   body.adopt = (element) => { target = element; element.source = body; add(0); };
@@ -189,7 +198,7 @@ function inFrames(body, items, make) {
 }
 
 // A list of items, each of which `make` returns as an li element.
-export const list = (items, make) => inFrames(h("ul", { class: "items" }), items, (item) => make(item));
+export const list = (items, make, name = "items") => inFrames(h("ul", { class: name }), items, (item) => make(item));
 
 export function table(heads, rows) {
   const head = h("tr", {}, heads.map((text) => h("th", { scope: "col" }, text)));

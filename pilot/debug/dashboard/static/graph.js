@@ -1,5 +1,5 @@
 // The graph: gateways and namespaces, or the services of one namespace with their neighbours.
-import { compare, count, cutAt, h, mark, number, s, shortHost, span, to, toPlace, toService } from "./dom.js";
+import { compare, count, cutAt, h, mark, number, s, shortHost, span, to, toPlace, toService, turn } from "./dom.js";
 import { rejecting, silent } from "./answer.js";
 import { layered, path, stacked } from "./layout.js";
 
@@ -113,7 +113,7 @@ export class Graph {
     const step = (start) => {
       if (drawing !== this.drawing) return;
       for (const act of steps.slice(start, start + BATCH)) act();
-      if (start + BATCH < steps.length) requestAnimationFrame(() => step(start + BATCH));
+      if (start + BATCH < steps.length) turn().then(() => step(start + BATCH));
       else if (focused && document.activeElement?.dataset.place !== focused) this.elements.get(focused)?.focus({ preventScroll: true });
       this.choose(this.chosen);
     };

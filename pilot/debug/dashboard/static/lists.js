@@ -126,7 +126,7 @@ export function recentChanges(state) {
   const first = new Set(changes.filter((change) => !causes.has(change)).slice(0, others)), shown = changes.filter((change) => causes.has(change) || first.has(change)), rest = changes.length - shown.length;
   return [
     h("h2", {}, link(to("changes"), "What changed"), rest ? h("small", {}, link(to("changes"), `${count(rest, "older change")}`)) : null),
-    changes.length ? h("ul", { class: "recent" }, shown.map((change) => h("li", {}, h("time", {}, clock(change.time, true)), h("span", { class: "what" }, brief(change, state)), delivery(change, state.fleet)))) : h("p", { class: "none" }, "Nothing has changed since the control plane started."),
+    changes.length ? list(shown, (change) => h("li", {}, h("time", {}, clock(change.time, true)), h("span", { class: "what" }, brief(change, state)), delivery(change, state.fleet)), "recent") : h("p", { class: "none" }, "Nothing has changed since the control plane started."),
   ];
 }
 

@@ -1,7 +1,7 @@
 // The page: its state, what the URL shows of it, and the events that change it.
 import { drawAnswer, drawTiles, nameOfProxy } from "./answer.js";
 import { charts, pointOf } from "./charts.js";
-import { ago, ask, clock, command, h, hasSelection, link, listenToSelection, nameOf, parse, setClock, shortHost, show, span, to } from "./dom.js";
+import { ago, ask, clock, command, h, hasSelection, link, listenToSelection, nameOf, parse, setClock, shortHost, show, span, to, turn } from "./dom.js";
 import { Graph, legend, nameOfPlace } from "./graph.js";
 import { drawCertificates, drawChanges, drawProblems, drawProxies, overview, recentChanges } from "./lists.js";
 import { drawObject } from "./object.js";
@@ -39,6 +39,8 @@ async function navigate() {
   shouldCenter = view.kind === "service" || view.kind === "edge";
   announce();
   const mine = view;
+  await turn();
+  if (view !== mine) return;
   drawHead();
   await turn();
   if (view === mine && opened() !== openedBy(before)) await fetchMesh(true);
@@ -77,9 +79,6 @@ const openedBy = (one) => one.opened || onlyNamespace();
 // Goes to an address while the user types, without an entry in the history for each letter.
 let typing = 0;
 function go(hash) { clearTimeout(typing); typing = setTimeout(() => { history.replaceState(null, "", hash); navigate(); }, TYPING); }
-
-// Lets the browser draw and answer to the user between the parts of a long update.
-const turn = () => new Promise((resolve) => { setTimeout(resolve); });
 
 // -- drawing ---------------------------------------------------------------------------------------------------------
 
@@ -261,14 +260,26 @@ function stall() {
   return h("p", { class: "soft" }, one ? `The event loop was blocked for at most ${one.seconds.toFixed(2)} s in the last hour, at ${clock(one.time, true)} by ${one.work}${one.subject ? ` (${one.subject})` : ""}.` : "The event loop was not blocked in the last hour.");
 }
 
-let recents = {}; // the state whose recent changes are shown
 function drawHead() {
   if (!state.fleet) return;
-  const isOverview = !view.kind, recent = by("recent");
+  const isOverview = !view.kind;
   drawAnswer(by("answer"), state, now(), !isOverview);
   drawTiles(by("tiles"), state, !isOverview);
-  recent.hidden = !isOverview || isEmpty();
-  if (!recent.hidden && !(recents.changes === state.changes && recents.gists === state.gists && recents.problems === state.problems && recents.findings === state.findings && recents.fleet === state.fleet)) { recents = { ...state }; show(recent, recentChanges(state)); }
+  by("recent").hidden = !isOverview || isEmpty();
+  drawRecent();
+}
+
+const SHOWN_BY_RECENT = ["changes", "gists", "problems", "findings", "fleet"];
+let recents = {}, isRecentDue = false; // the state whose recent changes are shown, and whether a newer one will be drawn
+async function drawRecent() {
+  const recent = by("recent");
+  if (isRecentDue || recent.hidden || SHOWN_BY_RECENT.every((name) => recents[name] === state[name])) return;
+  isRecentDue = true;
+  await turn();
+  isRecentDue = false;
+  if (recent.hidden) return;
+  recents = { ...state };
+  show(recent, recentChanges(state));
 }
 
 // -- data ------------------------------------------------------------------------------------------------------------
@@ -340,8 +351,9 @@ function listen() {
   events.addEventListener("change", (event) => {
     const update = JSON.parse(event.data);
     hasNews = take(update) || hasNews;
-    requestAnimationFrame(() => {
+    requestAnimationFrame(async () => {
       if (hasNews) drawHead();
+      await turn();
       if (update.graph !== undefined || update.problems || update.fleet || update.revision !== undefined) { hasNews = false; fetchMesh(); }
       else if (hasNews && Date.now() > detailDue) { hasNews = false; draw(); }
     });

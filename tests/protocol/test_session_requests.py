@@ -55,7 +55,7 @@ def test_endpoints_are_held_until_clusters_are_answered() -> None:
 
 def test_push_reasons_accumulate() -> None:
     proxy = Proxy(type=NodeType.SIDECAR, id="a.ns", ips=("10.0.0.1",), dns_domain="ns.svc", namespace="ns", metadata={})
-    connection = Connection(1, "key", proxy, "10.0.0.1:9", 0.0, delta())
+    connection = Connection(1, "key", proxy, "10.0.0.1:9", 0.0, delta(), {})
     connection.mark_dirty(1.0, {"config": 1})
     connection.mark_dirty(2.0, {"config": 1, "endpoint": 3})
     assert (connection.reasons, connection.begin()) == ({"config": 2, "endpoint": 3}, 1.0)

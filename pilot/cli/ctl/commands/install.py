@@ -95,13 +95,13 @@ def _run(
 
     outcome = cluster.run(work, dry_run)
     if dry_run and not outcome.failures:
-        say(_changes(cluster.run(lambda _, trial: find_changes(trial, plan))))
+        say(planned_changes(cluster.run(lambda _, trial: find_changes(trial, plan))))
     _print_outcome(outcome, dry_run)
     if verify and not dry_run and not print_checks(cluster.run(lambda _, trial: verify_plan(trial, plan))):
         raise CommandError("verification failed: some objects differ or are not ready")
 
 
-def _changes(changes: Sequence[PlannedChange]) -> Iterator[Part]:
+def planned_changes(changes: Sequence[PlannedChange]) -> Iterator[Part]:
     """Yield what an installation would create and change. Metadata comes last."""
     created, changed = [one for one in changes if not one.paths], [one for one in changes if one.paths]
     yield f"It would create {len(created)} objects and change {len(changed)}."

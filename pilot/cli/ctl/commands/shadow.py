@@ -5,15 +5,22 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import click
 
+from deploy.operator.errors import SettingsError
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, with_cluster
+from pilot.cli.ctl.commands.install import planned_changes
+from pilot.cli.ctl.commands.manifest import read_installation, read_settings
 from pilot.cli.ctl.connection import monitoring_port
 from pilot.cli.ctl.html_page import build_page, write_page
 from pilot.cli.ctl.output import FORMATS, CommandResult, Part, TextTable, show
 from pilot.cli.ctl.reference import DEFAULT_REFERENCE, reference_addresses, reference_webhook
+from pilot.install.cluster_checks import detect_platform
+from pilot.install.install_plan import InstallPlan, build_install_plan
+from pilot.install.verification import PlannedChange, find_changes
 from pilot.kube.object_client import ObjectClient
 from pilot.settings.parse import load
 from pilot.shadow.injection_comparison import InjectionReport
@@ -57,6 +64,22 @@ FOUND = 79
     help=f"address of port {WEBHOOK_PORT} of the running istiod (default: forwarded from the Pod of the Service)",
 )
 @click.option("-r", "--revision", default="", help="revision of the running istiod")
+@click.option(
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="IstioOperator file: also report what pilotctl install -f FILE would change; may be repeated",
+)
+@click.option(
+    "-s",
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="setting of this installation, such as revision=pyistiod",
+)
 @click.option("--watch", "seconds", type=click.IntRange(1), metavar="SECONDS", help="repeat the comparison")
 @click.option("--page", metavar="FILE", help="also write the report as an HTML page")
 @click.option(
@@ -75,6 +98,8 @@ def shadow(
     as_proxies: bool,
     webhook: str,
     revision: str,
+    files: tuple[str, ...],
+    assignments: tuple[str, ...],
     seconds: int | None,
     page: str | None,
     fail_on: str | None,
@@ -85,21 +110,24 @@ def shadow(
     The objects are read from the API server, and the connected proxies with their configuration from the debug pages of
     istiod. Its webhook reviews the objects. Nothing is written. With --as-proxies, short-lived tokens of the
     ServiceAccounts of workloads are requested instead of the pages. For each proxy, the configuration of this control
-    plane is derived and compared. Differences are grouped by cause.
+    plane is derived and compared. Differences are grouped by cause. With -f or --set, dry runs at the API server show
+    what an installation would change.
     """
     environ = {**os.environ, **dict(_variable(text) for text in variables)}
     ctx = click.get_current_context()
     addresses = reference_addresses(ctx, cluster, references, _xds_port if as_proxies else monitoring_port)
     reviewer = webhook or reference_webhook(ctx, cluster, references, WEBHOOK_PORT)
     settings = load([f"--revision={revision}"] if revision else [], environ).settings
+    plan = _plan(cluster, files, assignments) if files or assignments else None
 
-    async def compare(client: ObjectClient, _: ObjectClient) -> ShadowReport:
+    async def compare(client: ObjectClient, _: ObjectClient) -> tuple[ShadowReport, list[PlannedChange] | None]:
         replicas = [] if as_proxies else [ReferencePages(address) for address in addresses]
         try:
             namespace = settings.mesh.registry.namespace
             source = _port(addresses[0], namespace) if as_proxies else replicas
             reviews = _port(reviewer, namespace) if reviewer else None
-            return await compare_with_reference(client, source, settings, reviews)
+            report = await compare_with_reference(client, source, settings, reviews)
+            return report, await find_changes(client, plan) if plan is not None else None
         except DebugClosedError as error:
             hint = f"--as-proxies compares what its port {XDS_PORT} sends to one proxy of each workload"
             raise CommandError(f"{error}; {hint}") from error
@@ -110,10 +138,11 @@ def shadow(
                 await pages.close()
 
     while True:
-        report = cluster.run(compare, dry_run=True)
-        show(CommandResult(report.show(), _parts(report)), form)
+        report, changes = cluster.run(compare, dry_run=True)
+        shown = report.show() | ({"installation": _installation(changes)} if changes is not None else {})
+        show(CommandResult(shown, _parts(report, changes)), form)
         if page is not None:
-            write_page(page, build_page("Comparison with istiod", _parts(report), seconds, time.time()))
+            write_page(page, build_page("Comparison with istiod", _parts(report, changes), seconds, time.time()))
         if seconds is None:
             break
         time.sleep(seconds)
@@ -137,7 +166,21 @@ def _variable(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _parts(report: ShadowReport) -> Iterator[Part]:
+def _plan(cluster: Cluster, files: tuple[str, ...], assignments: tuple[str, ...]) -> InstallPlan:
+    """Return the plan of an installation that files and assignments describe."""
+    platform = cluster.run(lambda objects, _: detect_platform(objects), dry_run=True)
+    installation = read_installation(read_settings(files, assignments, "", ""), False, platform)
+    try:
+        return build_install_plan(installation)
+    except SettingsError as error:
+        raise CommandError(str(error)) from error
+
+
+def _installation(changes: list[PlannedChange]) -> list[dict[str, Any]]:
+    return [{"object": str(change.key), "paths": change.paths} for change in changes]
+
+
+def _parts(report: ShadowReport, changes: list[PlannedChange] | None) -> Iterator[Part]:
     proxies = report.proxies
     yield (
         f"Compared {proxies.resources} resources of {proxies.proxies} proxies in {proxies.seconds:.1f} s: "
@@ -177,6 +220,8 @@ def _parts(report: ShadowReport) -> Iterator[Part]:
     yield from _validation_parts(report.validation)
     if report.findings:
         yield TextTable(("OBJECT", "STRICTER HERE", "REMEDY"), [tuple(finding) for finding in report.findings])
+    if changes is not None:
+        yield from planned_changes(changes)
 
 
 def _injection_parts(report: InjectionReport) -> Iterator[Part]:

@@ -21,6 +21,7 @@ from pilot.cli.pilotctl import pilotctl
 from testing.apiserver.definitions import definitions
 from testing.apiserver.server import ApiServer
 from testing.control_planes.secure_plane import running
+from testing.kube.installations import state_of
 from testing.kube.kube_access import write_kubeconfig
 
 LISTENER = "type.googleapis.com/envoy.config.listener.v3.Listener"
@@ -91,6 +92,23 @@ async def test_all_replicas_of_the_service_are_compared(reference: Reference, tm
     assert (report["proxies"], "surplus" in names) == (2, True)
     assert max(cause["proxies"] for cause in report["causes"]) == 2
     assert {request.verb for request in reference.cluster.requests} <= {"get", "list", "connect"}
+
+
+async def test_the_report_includes_what_an_installation_would_change(
+    reference: Reference, tmp_path: pathlib.Path
+) -> None:
+    reference.cluster.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "istio-system"}})
+    file = tmp_path / "operator.yaml"
+    file.write_text(yaml.safe_dump({"kind": "IstioOperator", "spec": {"profile": "minimal"}}))
+    before = state_of(reference.cluster)
+    words = ("-f", str(file), "--set", "revision=canary")
+    text = await run(reference, tmp_path, *words)
+    assert text.exception is None, text.output
+    rows = [line.split() for line in text.stdout.splitlines()]
+    assert ["Deployment", "istio-system/istiod-canary", "created"] in rows
+    report = json.loads((await run(reference, tmp_path, *words, "-o", "json")).stdout)
+    assert {"object": "Deployment istio-system/istiod-canary", "paths": []} in report["installation"]
+    assert state_of(reference.cluster) == before
 
 
 async def test_a_reference_can_be_an_address(reference: Reference, tmp_path: pathlib.Path) -> None:

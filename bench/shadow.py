@@ -141,7 +141,7 @@ def large_mesh(proxies: int) -> Mesh:
         node = {"id": f"sidecar~{ip}~{name}-0.{space}~{space}.svc.cluster.local", "metadata": metadata}
         connected.append(ScenarioProxy(f"{space}-{name}", True, ("CDS", "EDS", "LDS", "RDS"), node))
     return Mesh(
-        f"{proxies} proxies", _complete(objects, {"mesh": "{}"}), {"PILOT_MAX_REQUESTS_PER_SECOND": "1000"}, connected
+        f"{proxies} proxies", _complete(objects, {"mesh": "{}"}), {"PILOT_MAX_REQUESTS_PER_SECOND": "10000"}, connected
     )
 
 

@@ -26,7 +26,8 @@ from pilot.shadow.reference_proxies import (
     read_resources,
     unique,
 )
-from pilot.shadow.reference_stream import ReferenceServer, StreamRefused, receive_configuration
+from pilot.shadow.reference_server import ReferenceServer
+from pilot.shadow.reference_stream import StreamRefused, receive_configuration
 from pilot.shadow.resource_comparison import ResourceComparison
 from pilot.shadow.workload_proxies import WorkloadProxies, WorkloadProxy
 

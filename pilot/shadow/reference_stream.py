@@ -16,20 +16,13 @@ from pilot.mesh.model.proxy import NodeType
 from pilot.shadow.normal_form import as_plain
 from pilot.shadow.reference_pages import ReferenceFault
 from pilot.shadow.reference_proxies import RawResources, ReferenceProxy, resource_name
+from pilot.shadow.reference_server import ReferenceServer
 from pilot.xds.node import parse_node
 
 METHOD = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
 _QUIET, _LIMIT = 0.5, 30.0
 """Seconds without a response after which the configuration is complete, and the maximum for the whole configuration."""
 _OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1))
-
-
-class ReferenceServer(NamedTuple):
-    """The secure xDS port of a reference: its address, its root certificates and the name in its certificate."""
-
-    address: str
-    roots: bytes
-    name: str
 
 
 class StreamRefused(Exception):

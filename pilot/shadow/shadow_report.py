@@ -15,9 +15,9 @@ from pilot.shadow.injection_comparison import InjectionReport, compare_injection
 from pilot.shadow.known_differences import ShadowVerdict
 from pilot.shadow.proxy_comparison import ProxyReport, compare_proxies, compare_workloads
 from pilot.shadow.reference_pages import ReferenceFault, ReferencePages
-from pilot.shadow.reference_stream import ReferenceServer
+from pilot.shadow.reference_server import ReferenceServer
 from pilot.shadow.strictness import Strictness, private_key_sets, private_modules, refused_objects
-from pilot.shadow.validation_comparison import ValidationReport, WebhookPort, compare_validation
+from pilot.shadow.validation_comparison import ValidationReport, compare_validation
 from pilot.shadow.workload_proxies import workload_proxies
 
 Plain = dict[str, Any]
@@ -108,7 +108,7 @@ async def _compare_validation(
     if webhook is None:
         return ValidationReport(0, [], "the address of the reference's webhook is unknown")
     root = await published_root(client, webhook.namespace)
-    return await compare_validation(WebhookPort(webhook.address, root, webhook.server_name), objects, mesh.problems)
+    return await compare_validation(ReferenceServer(webhook.address, root, webhook.server_name), objects, mesh.problems)
 
 
 async def _compare_proxies(

@@ -12,20 +12,13 @@ import msgspec
 
 from pilot.config.group_kind import GroupKind, is_istio
 from pilot.config.problem import ObjectRef, Problem, Severity
+from pilot.shadow.reference_server import ReferenceServer
 
 _AT_ONCE = 8
 """Number of reviews that are requested at the same time, so that the reference is not overloaded."""
 _TIMEOUT = aiohttp.ClientTimeout(total=30, connect=10)
 _KEPT = ("name", "namespace", "labels", "annotations")
 ACCEPTS = "accepts"
-
-
-class WebhookPort(NamedTuple):
-    """The address HOST:PORT of a reference's webhook, its root certificates, and the name in its certificate."""
-
-    address: str
-    roots: bytes
-    name: str
 
 
 class ValidationDifference(NamedTuple):
@@ -58,19 +51,19 @@ class _Review(msgspec.Struct):
 
 
 async def compare_validation(
-    port: WebhookPort, objects: Iterable[Mapping[str, Any]], problems: Iterable[Problem]
+    server: ReferenceServer, objects: Iterable[Mapping[str, Any]], problems: Iterable[Problem]
 ) -> ValidationReport:
     """Have the reference review all Istio objects. Reviews store nothing."""
     refused = {str(one.object): _reason(one) for one in problems if one.severity is Severity.ERROR}
     reviewed = [plain for plain in objects if is_istio(_group(plain))]
     gate, context = asyncio.Semaphore(_AT_ONCE), ssl.create_default_context()
     try:
-        context.load_verify_locations(cadata=port.roots.decode())
+        context.load_verify_locations(cadata=server.roots.decode())
         async with aiohttp.ClientSession(timeout=_TIMEOUT) as session:
-            reasons = await asyncio.gather(*(_review(session, gate, port, context, plain) for plain in reviewed))
+            reasons = await asyncio.gather(*(_review(session, gate, server, context, plain) for plain in reviewed))
     except (aiohttp.ClientError, OSError, ValueError) as error:
         return ValidationReport(
-            0, [], f"the webhook at {port.address} does not answer: {error or type(error).__name__}"
+            0, [], f"the webhook at {server.address} does not answer: {error or type(error).__name__}"
         )
     differences = [
         ValidationDifference(name, reason or ACCEPTS, refused.get(name) or ACCEPTS)
@@ -83,7 +76,7 @@ async def compare_validation(
 async def _review(
     session: aiohttp.ClientSession,
     gate: asyncio.Semaphore,
-    port: WebhookPort,
+    server: ReferenceServer,
     context: ssl.SSLContext,
     plain: Mapping[str, Any],
 ) -> str:
@@ -99,8 +92,8 @@ async def _review(
         "object": {**plain, "metadata": {key: metadata[key] for key in _KEPT if key in metadata}},
     }
     review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    url = f"https://{port.address}/validate"
-    async with gate, session.post(url, json=review, ssl=context, server_hostname=port.name) as answer:
+    url = f"https://{server.address}/validate"
+    async with gate, session.post(url, json=review, ssl=context, server_hostname=server.name) as answer:
         answer.raise_for_status()
         response = msgspec.json.decode(await answer.read(), type=_Review).response
     reason = response.status.message if response.status is not None else ""

@@ -8,7 +8,8 @@ import yaml
 
 from pilot.config.group_kind import GroupKind
 from pilot.config.problem import ObjectRef, Problem, Severity
-from pilot.shadow.validation_comparison import ValidationReport, WebhookPort, compare_validation
+from pilot.shadow.reference_server import ReferenceServer
+from pilot.shadow.validation_comparison import ValidationReport, compare_validation
 from testing.control_planes.secure_plane import running
 
 OBJECTS = list(
@@ -39,7 +40,9 @@ def problem(name: str) -> Problem:
 async def compare(folder: pathlib.Path, *problems: Problem) -> ValidationReport:
     async with running(folder) as env:
         address = f"127.0.0.1:{env.plane.ports['webhooks'].number}"
-        return await compare_validation(WebhookPort(address, env.root, "istiod.istio-system.svc"), OBJECTS, problems)
+        return await compare_validation(
+            ReferenceServer(address, env.root, "istiod.istio-system.svc"), OBJECTS, problems
+        )
 
 
 async def test_objects_that_both_refuse_are_no_difference(tmp_path: pathlib.Path) -> None:
@@ -57,6 +60,6 @@ async def test_objects_that_one_side_refuses_are_found_in_both_directions(tmp_pa
 async def test_a_webhook_that_does_not_answer_is_the_reason(tmp_path: pathlib.Path) -> None:
     async with running(tmp_path) as env:
         root = env.root
-    report = await compare_validation(WebhookPort("127.0.0.1:1", root, "istiod.istio-system.svc"), OBJECTS, ())
+    report = await compare_validation(ReferenceServer("127.0.0.1:1", root, "istiod.istio-system.svc"), OBJECTS, ())
     assert report.objects == 0
     assert "127.0.0.1:1 does not answer" in report.skipped

@@ -23,7 +23,7 @@ _HEAD = ("CERTIFICATE", "USED BY", "EXPIRES", "LEFT")
 def certificates(client: Replicas) -> CommandResult:
     """List the certificates of the built-in authority and of Secrets: those that have expired or expire first on top.
 
-    USED BY are the Gateways that refer to a Secret. The certificates of workloads are not listed. They are short-lived,
+    USED BY are the Gateways that refer to a Secret. Workloads use the certificates of the authority. The certificates of workloads are not listed. They are short-lived,
     and agents renew them: see `proxy-config secrets`.
     """
     page = sorted(client.get("certificatez"), key=lambda one: (one["ends"], one["name"]))
@@ -42,7 +42,8 @@ def _summary(left: list[float]) -> Iterator[str]:
 
 def _row(one: dict[str, Any], now: float) -> tuple[str, ...]:
     expires = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(one["ends"]))
-    return one["name"], ", ".join(one["usedBy"]) or "not used", expires, _left(one["ends"] - now)
+    unused = "not used" if one["name"].startswith("Secret ") else "all workloads"
+    return one["name"], ", ".join(one["usedBy"]) or unused, expires, _left(one["ends"] - now)
 
 
 def _left(seconds: float) -> str:

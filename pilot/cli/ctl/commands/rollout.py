@@ -95,9 +95,9 @@ def history(client: Replicas, namespace: str, verbose: bool) -> CommandResult:
 
     ACKNOWLEDGED is the number of proxies that have acknowledged a change, of those that it affects. ERRORS lists the
     codes of the errors that the changed objects have now, as `pilotctl problems` does. Below a change are the other
-    objects that it changed, and the first fields that it has updated, with their old and new values. With -v, the
-    columns also show what the control plane derived and sent for a change, and the time until half, 99 % and all of
-    the proxies acknowledged it.
+    objects that it changed, and the first fields that it has updated, with their old and new values. BY, if it is
+    known, is the client of the API server that wrote the objects. With -v, the columns also show what the control plane
+    derived and sent for a change, and the time until half, 99 % and all of the proxies acknowledged it.
     """
     answers = client.each("history")
     changes = [{"replica": answer.replica.name, **change} for answer in answers for change in answer.value["changes"]]
@@ -109,10 +109,12 @@ def history(client: Replicas, namespace: str, verbose: bool) -> CommandResult:
     if not changes:
         within = f" of objects in the namespace {namespace}; {every} in others" if namespace else ""
         return CommandResult(value, [f"No changes{within}."])
+    is_by_known = any(o["manager"] for change in changes for o in change["objects"])
+    head = tuple(name for name in _HEAD if name != "BY" or is_by_known)
     replica = ("REPLICA",) if len(answers) > 1 else ()
     if not verbose:
-        return CommandResult(value, [fit(_table(changes, (*_HEAD, *replica), _FIELDS), _HEAD.index("CHANGE"))])
-    whole = _table(changes, (*_HEAD, *replica, *_COSTS), None)
+        return CommandResult(value, [fit(_table(changes, (*head, *replica), _FIELDS), head.index("CHANGE"))])
+    whole = _table(changes, (*head, *replica, *_COSTS), None)
     return CommandResult(value, [whole, *_totals({a.replica.name: a.value for a in answers})])
 
 

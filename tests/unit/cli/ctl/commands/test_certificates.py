@@ -29,7 +29,7 @@ def test_certificates_that_expire_first_are_on_top(run: Run, pages: dict[str, An
     assert [(row[0], row[1], row[3]) for row in cells] == [
         ("Secret edge/old", "not used", "EXPIRED"),
         ("Secret edge/new", "Gateway a/gw, Gateway a/other", "24 hours"),
-        ("root of the mesh", "not used", "3650 days"),
+        ("root of the mesh", "all workloads", "3650 days"),
     ]
 
 

@@ -163,7 +163,10 @@ async def test_change_of_an_endpoint_slice_names_endpoints(page: Any, mesh: Sour
     mesh.changes.record(1, [changed], 0, 1, 0)
     row = page.locator(".recent li", has_text="EndpointSlice a/web")
     await row.wait_for()
-    assert "endpoint 10.0.0.1 added, not ready, and 3 more endpoints" in await row.inner_text()
+    assert (
+        "endpoint 10.0.0.1 added, not ready; 1 endpoint removed, 1 endpoint added, 1 endpoint changed"
+        in await row.inner_text()
+    )
     await page.goto(f"{page.url.partition('#')[0]}#/changes")
     lines = page.locator(".fields li")
     await lines.first.wait_for()

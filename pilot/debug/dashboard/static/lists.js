@@ -99,7 +99,12 @@ export const fieldChange = (field) => (isEndpoint(field) ? endpointChange(field)
 const setting = ({ path, old, new: next }) => [h("code", {}, path), old || next ? [": ", value(old), " → ", value(next)] : " changed"];
 // An endpoint of an EndpointSlice that was added or removed. An endpoint that is absent has no readiness.
 const endpointChange = ({ path, old, new: next }) => ["endpoint ", h("code", {}, path.match(ENDPOINT)[1]), " ", next === "absent" ? "removed" : old === "absent" ? `added${next === "ready" ? "" : `, ${next}`}` : next === "false" ? "is not ready any more" : "has become ready"];
-const moreFields = (fields) => (fields.every(isEndpoint) ? count(fields.length, "more endpoint") : count(fields.length, "more field"));
+const moreFields = (fields) => (fields.every(isEndpoint) ? `; ${moreEndpoints(fields)}` : ` and ${count(fields.length, "more field")}`);
+// The numbers of further endpoints that were removed, were added, or changed their readiness.
+function moreEndpoints(fields) {
+  const removed = fields.filter((field) => field.new === "absent").length, added = fields.filter((field) => field.old === "absent").length, others = fields.length - removed - added;
+  return [removed && `${count(removed, "endpoint")} removed`, added && `${count(added, "endpoint")} added`, others && `${count(others, "endpoint")} changed`].filter(Boolean).join(", ");
+}
 const gistOf = (one, gists) => (one.action === "add" ? gists[`${one.kind} ${nameOf(one)}`] || "" : "");
 const fieldsOf = (one) => (one.fields?.length ? h("ul", { class: "fields" }, one.fields.map((field) => h("li", {}, fieldChange(field)))) : null);
 
@@ -135,10 +140,10 @@ function brief(change, { problems: { items }, gists }) {
   const total = change.total + change.endpoints;
   if (total > MANY) return count(total, "object");
   const first = [...change.objects].sort((a, b) => Boolean(errorOfObject(b, items)) - Boolean(errorOfObject(a, items))).slice(0, NAMED), rest = total - first.length;
-  const fields = change.objects.flatMap((one) => one.fields || []), others = fields.length - 1, gist = first.map((one) => gistOf(one, gists)).find(Boolean);
+  const fields = change.objects.flatMap((one) => one.fields || []), gist = first.map((one) => gistOf(one, gists)).find(Boolean);
   return [
     first.map((one, index) => [index ? ", " : "", changed(one, items)]), gist ? h("span", { class: "soft" }, `: ${gist}`) : null,
-    fields.length ? h("span", { class: "soft field" }, " ", fieldChange(fields[0]), others > 0 ? `${isEndpoint(fields[0]) ? "," : ""} and ${moreFields(fields.slice(1))}` : "") : null, rest > 0 ? h("span", { class: "soft" }, ` and ${count(rest, "more object")}`) : null,
+    fields.length ? h("span", { class: "soft field" }, " ", fieldChange(fields[0]), fields.length > 1 ? moreFields(fields.slice(1)) : "") : null, rest > 0 ? h("span", { class: "soft" }, ` and ${count(rest, "more object")}`) : null,
   ];
 }
 

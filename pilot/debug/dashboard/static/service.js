@@ -43,7 +43,8 @@ function verdict(service, state, traffic) {
   const failing = traffic && traffic.errors > 0.01 * traffic.rate ? [{ severity: "error", text: `${((100 * traffic.errors) / traffic.rate).toFixed(1)} % of its requests fail with a status of 5xx.` }] : [];
   const own = unhealthyOf(service, state), reasons = [...failing, ...service.reasons.filter((one) => !one.own || !own.length)], problems = service.problems.filter((one) => one.severity !== "info");
   if (!reasons.length && !problems.length) return own.length ? null : h("p", { class: "verdict ok" }, mark("ok", "No problems found."));
-  return h("div", { class: "verdict" }, reasons.length ? [h("h3", {}, "Why requests may fail"), h("ul", { class: "items" }, reasons.map((one) => h("li", {}, mark(LEVEL[one.severity], one.severity), " ", one.text, one.object ? [" ", objectLink(one.object, (one.text.match(/^spec\.\S+/) || [""])[0])] : null)))] : null, problems.length ? [h("h3", {}, "Problems in related objects"), h("ul", { class: "items" }, problems.slice(0, 10).map(problemItem))] : null);
+  const levels = [...reasons, ...problems].map((one) => LEVEL[one.severity]), level = levels.includes("bad") ? "" : levels.includes("warn") ? "warn" : "note";
+  return h("div", { class: `verdict ${level}` }, reasons.length ? [h("h3", {}, "Why requests may fail"), h("ul", { class: "items" }, reasons.map((one) => h("li", {}, mark(LEVEL[one.severity], one.severity), " ", one.text, one.object ? [" ", objectLink(one.object, (one.text.match(/^spec\.\S+/) || [""])[0])] : null)))] : null, problems.length ? [h("h3", {}, "Problems in related objects"), h("ul", { class: "items" }, problems.slice(0, 10).map(problemItem))] : null);
 }
 
 function callers(service, state) {

@@ -95,20 +95,22 @@ class Discovery:
         been stale, and a commit reports a stale node only once.
         """
         self._last_event = event or self._last_event
-        affected: dict[Connection, None] = {**self._behind} if event else {}
+        affected: dict[Connection, None] = {}
         nodes = tuple(nodes)
         for node in nodes:
             affected |= self._by_plan.get(node, {})
         for feed in self._feeds.mark_stale(nodes):
             affected |= feed.readers
-        if affected:
+        behind = [connection for connection in self._behind if connection not in affected] if event else []
+        if affected or behind:
             self.version = self._next_version()
             if event:
-                for connection in affected:
+                for connection in (*affected, *behind):
                     connection.deliveries.add(event)
-                self.progress.begin(event, len(affected), age)
-            self._mark_dirty(affected, reasons)
-        return len(affected)
+                self.progress.begin(event, len(affected) + len(behind), age)
+            # Those that wait for their turn will process the event, too.
+            self._mark_dirty((*affected, *(one for one in behind if one.dirty_since is None)), reasons)
+        return len(affected) + len(behind)
 
     def count_response(self, connection: Connection) -> None:
         """Count the events to which a proxy has completely responded."""

@@ -14,11 +14,12 @@ HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 class ClusterDraft:
     """A cluster that several builders fill in turn. Its HTTP options are created on first access."""
 
-    __slots__ = ("_options", "cluster", "dynamic")
+    __slots__ = ("_options", "cluster", "dynamic", "insecure")
 
-    def __init__(self, cluster: cluster_pb2.Cluster, dynamic: bool = False) -> None:
+    def __init__(self, cluster: cluster_pb2.Cluster, dynamic: bool = False, insecure: bool = False) -> None:
         self.cluster = cluster
         self.dynamic = dynamic  # a dynamic forward proxy resolves the host of each request
+        self.insecure = insecure  # a dynamic forward proxy need not verify the host
         self._options: http_protocol_options_pb2.HttpProtocolOptions | None = None
 
     @property
@@ -67,5 +68,8 @@ class ClusterDraft:
         if self._options is not None:
             if not self.protocol:  # required by Envoy
                 self._options.explicit_http_config.http_protocol_options.SetInParent()
+            if self.dynamic and not self.insecure:  # also required without TLS, where it has no effect
+                upstream = self._options.upstream_http_protocol_options
+                upstream.auto_sni = upstream.auto_san_validation = True
             self.cluster.typed_extension_protocol_options[HTTP_OPTIONS].CopyFrom(pack(self._options))
         return self.cluster

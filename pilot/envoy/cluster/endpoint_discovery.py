@@ -138,4 +138,4 @@ def build_dynamic_forward_proxy(name: str, cache: dns_cache_pb2.DnsCacheConfig, 
         lb_policy=cluster_pb2.Cluster.CLUSTER_PROVIDED,
         cluster_type=cluster_pb2.Cluster.CustomClusterType(name=DYNAMIC_FORWARD_PROXY, typed_config=pack(config)),
     )
-    return ClusterDraft(cluster, dynamic=True)
+    return ClusterDraft(cluster, dynamic=True, insecure=insecure)

@@ -250,7 +250,7 @@ def apply_auto_sni(draft: ClusterDraft, settings: ClientTLSSettings) -> None:
 def allow_insecure_cluster(draft: ClusterDraft) -> None:
     """Allow a dynamic forward proxy that does not verify hosts. Envoy rejects it otherwise."""
     config = dynamic_pb2.ClusterConfig.FromString(draft.cluster.cluster_type.typed_config.value)
-    config.allow_insecure_cluster_options = True
+    draft.insecure = config.allow_insecure_cluster_options = True
     draft.cluster.cluster_type.typed_config.CopyFrom(pack(config))
 
 

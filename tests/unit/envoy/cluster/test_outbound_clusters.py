@@ -125,12 +125,19 @@ def test_target_port_overrides_upstream_port() -> None:
 # -- dynamic DNS -----------------------------------------------------------------------------------------------------------
 
 WILD = "*.example.com"
-HTTP2 = {"explicitHttpConfig": {"http2ProtocolOptions": {}}}
+VERIFIED = {"autoSni": True, "autoSanValidation": True}
+HTTP2 = {"explicitHttpConfig": {"http2ProtocolOptions": {}}, "upstreamHttpProtocolOptions": VERIFIED}
 
 
 @pytest.mark.parametrize(("protocol", "options"), [("HTTP", {}), ("TLS", {}), ("GRPC", HTTP2), ("HTTP2", HTTP2)])
 def test_dynamic_dns_by_protocol(protocol: str, options: dict[str, Any]) -> None:
     assert http_options(cluster(external("DYNAMIC_DNS", protocol=protocol, host=WILD), host=WILD)) == options
+
+
+def test_dynamic_dns_with_http_options_verifies_hosts_as_envoy_requires() -> None:
+    config = cluster(external("DYNAMIC_DNS", host=WILD), host=WILD, mesh="h2UpgradePolicy: UPGRADE")
+    assert http_options(config) == HTTP2
+    assert not tls_context(config)
 
 
 def test_dynamic_dns() -> None:

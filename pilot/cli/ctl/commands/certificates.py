@@ -23,8 +23,8 @@ _HEAD = ("CERTIFICATE", "USED BY", "EXPIRES", "LEFT")
 def certificates(client: Replicas) -> CommandResult:
     """List the certificates of the built-in authority and of Secrets: those that have expired or expire first on top.
 
-    USED BY are the Gateways that refer to a Secret. Workloads use the certificates of the authority. The certificates of workloads are not listed. They are short-lived,
-    and agents renew them: see `proxy-config secrets`.
+    USED BY are the Gateways that refer to a Secret. Workloads use the certificates of the authority. The certificates
+    of workloads are not listed. They are short-lived, and agents renew them: see `proxy-config secrets`.
     """
     page = sorted(client.get("certificatez"), key=lambda one: (one["ends"], one["name"]))
     now = time.time()

@@ -34,6 +34,20 @@ def gateway(network_name: str, address: str) -> Plain:
     return make("Gateway", "remote", spec, "istio-system", apiVersion="gateway.networking.k8s.io/v1", labels=labels)
 
 
+def waypoint() -> tuple[Plain, ...]:
+    """A running waypoint for services and workloads: its Gateway, Service, Pod and endpoint."""
+    spec = "{gatewayClassName: istio-waypoint, listeners: [{name: mesh, port: 15008, protocol: HBONE}]}"
+    port = "[{name: mesh, port: 15008}]"
+    return (
+        make(
+            "Gateway", "w", spec, apiVersion="gateway.networking.k8s.io/v1", labels="{istio.io/waypoint-for: all}"
+        ),
+        make("Service", "w", f"{{clusterIP: 10.96.0.9, ports: {port}}}"),
+        pod("w-1", "10.1.0.9", labels="{gateway.networking.k8s.io/gateway-name: w}"),
+        endpoint_slice("w", at("10.1.0.9"), ports=port),
+    )
+
+
 def two_clusters(
     local: tuple[Plain, ...],
     remote: tuple[Plain, ...],
@@ -128,3 +142,21 @@ def test_remote_endpoint_slices() -> None:
     )
     world = two_clusters((network("n"),), (network("n"), service, endpoint_slice("web", at("10.3.0.1"))))
     assert uids(world) == ["other/discovery.k8s.io/EndpointSlice/a/web-0/10.3.0.1"]
+
+
+def test_waypoint_of_another_cluster_is_not_used() -> None:
+    attached = "{app: web, everywhere: 'yes', istio.io/use-waypoint: w}"
+    world = two_clusters(
+        (network("n"), web("10.96.0.1", attached), web_pod("p", "10.1.0.1", labels=attached)),
+        (network("n"), web("10.97.0.1", attached), web_pod("q", "10.2.0.1", labels=attached), *waypoint()),
+    )
+
+    def waypoints() -> dict[str, str]:
+        users = {name: messages(world)[name] for name in (SERVICE, "Kubernetes//Pod/a/p", "other//Pod/a/q")}
+        return {name: user.waypoint.hostname.hostname for name, user in users.items()}
+
+    assert set(waypoints().values()) == {""}
+    world.apply_objects(*waypoint())
+    assert set(waypoints().values()) == {"w.a.svc.cluster.local"}
+    world.set(dict.fromkeys(rows_of(waypoint())))
+    assert set(waypoints().values()) == {""}

@@ -321,3 +321,34 @@ async def test_registration_over_a_control_plane_stream(server: ApiServer, tmp_p
         await until(lambda: observer.entry() is None)
         await until(lambda: len(WORKLOAD_ENTRY.table(side.plane.db)) == 0)
         await observer.client.close()
+
+
+@pytest.mark.parametrize(
+    ("environ", "metadata", "expected"),
+    [
+        ({"PILOT_ENABLE_AMBIENT": "true"}, {"ENABLE_HBONE": "true"}, "http"),
+        ({"PILOT_ENABLE_AMBIENT": "true"}, {"ENABLE_HBONE": True}, "http"),
+        ({"PILOT_ENABLE_AMBIENT": "true"}, {}, None),
+        (
+            {"PILOT_ENABLE_AMBIENT": "true", "PILOT_ENABLE_SIDECAR_LISTENING_HBONE": "false"},
+            {"ENABLE_HBONE": "true"},
+            None,
+        ),
+        ({}, {"ENABLE_HBONE": "true"}, None),
+    ],
+)
+async def test_release_note_60788_tunnel_label_on_the_entry_of_a_registered_stream(
+    server: ApiServer, tmp_path: pathlib.Path, environ: dict[str, str], metadata: dict[str, Any], expected: str | None
+) -> None:
+    path = str(write_kubeconfig(server, tmp_path / "config"))
+    node = "sidecar~10.0.0.9~vm.shop~shop.svc.cluster.local"
+    vm_metadata = {"AUTO_REGISTER_GROUP": "vms", "NETWORK": "n1", "NAMESPACE": "shop", **metadata}
+    async with running({"ISTIO_WORKLOAD_ENTRY_VALIDATE_IDENTITY": "false", **environ}, kubeconfig=path) as side:
+        await until(lambda: side.plane.ready)
+        async with Client(side, node_id=node, **vm_metadata) as client:
+            await client.request("cds")
+            await client.receive()
+            entry = server.get("networking.istio.io", "workloadentries", "shop", NAME)
+    assert entry is not None
+    labels = [entry["metadata"]["labels"], entry["spec"]["labels"]]
+    assert [one.get("networking.istio.io/tunnel") for one in labels] == [expected, expected]

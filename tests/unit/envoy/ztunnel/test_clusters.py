@@ -39,9 +39,7 @@ def waypoint() -> tuple[Plain, ...]:
     spec = "{gatewayClassName: istio-waypoint, listeners: [{name: mesh, port: 15008, protocol: HBONE}]}"
     port = "[{name: mesh, port: 15008}]"
     return (
-        make(
-            "Gateway", "w", spec, apiVersion="gateway.networking.k8s.io/v1", labels="{istio.io/waypoint-for: all}"
-        ),
+        make("Gateway", "w", spec, apiVersion="gateway.networking.k8s.io/v1", labels="{istio.io/waypoint-for: all}"),
         make("Service", "w", f"{{clusterIP: 10.96.0.9, ports: {port}}}"),
         pod("w-1", "10.1.0.9", labels="{gateway.networking.k8s.io/gateway-name: w}"),
         endpoint_slice("w", at("10.1.0.9"), ports=port),

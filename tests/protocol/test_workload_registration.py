@@ -35,7 +35,7 @@ spec:
 """
 
 
-def vm_client(env: Running, account: str = "vm", group: str = "vms") -> SecureClient:
+def vm_client(env: Running, account: str = "vm", group: str = "vms", **metadata: str) -> SecureClient:
     proxy_config = {"readinessProbe": {"tcpSocket": {"port": 1}}}
     credential = token("shop", account)
     return SecureClient(
@@ -47,7 +47,13 @@ def vm_client(env: Running, account: str = "vm", group: str = "vms") -> SecureCl
         NAMESPACE="shop",
         AUTO_REGISTER_GROUP=group,
         PROXY_CONFIG=proxy_config,
+        **metadata,
     )
+
+
+def entry_count(env: Running) -> int:
+    env.plane._batch.flush()
+    return len(WORKLOAD_ENTRY.table(env.plane.db))
 
 
 async def report(client: SecureClient, error: str = "") -> None:
@@ -62,10 +68,6 @@ async def test_workload_is_an_endpoint_while_connected_and_healthy(tmp_path: pat
     (tmp_path / "config" / "all.yaml").write_text(CONFIG)
     async with running(tmp_path, {"PILOT_WORKLOAD_ENTRY_GRACE_PERIOD": "10ms"}) as env:
 
-        def entries() -> int:
-            env.plane._batch.flush()
-            return len(WORKLOAD_ENTRY.table(env.plane.db))
-
         async def endpoints() -> list[str]:
             async with SecureClient(env.port, env.root, token=token("shop", "web"), variant="sotw") as web:
                 await web.request("eds", CLUSTER)
@@ -76,23 +78,37 @@ async def test_workload_is_an_endpoint_while_connected_and_healthy(tmp_path: pat
         async with vm_client(env) as client:
             await client.request("cds")
             await client.receive()
-            await env.until(lambda: entries() == 1)
+            await env.until(lambda: entry_count(env) == 1)
             assert await endpoints() == []
             for error, expected in (("", ["10.0.0.9"]), ("refused", []), ("", ["10.0.0.9"])):
                 await report(client, error)
                 previous = next(iter(WORKLOAD_ENTRY.table(env.plane.db).rows()))[1]
                 await env.until(
                     lambda previous=previous: (
-                        entries() == 1 and next(iter(WORKLOAD_ENTRY.table(env.plane.db).rows()))[1] != previous
+                        entry_count(env) == 1 and next(iter(WORKLOAD_ENTRY.table(env.plane.db).rows()))[1] != previous
                     )
                 )
                 assert await endpoints() == expected
-        await env.until(lambda: entries() == 0)
+        await env.until(lambda: entry_count(env) == 0)
         async with vm_client(env, account="web") as other:
             assert (await other.rejection())[0] is grpc.StatusCode.UNKNOWN
         async with vm_client(env, group="unknown") as other:
             assert (await other.rejection())[0] is grpc.StatusCode.FAILED_PRECONDITION
-        assert entries() == 0
+        assert entry_count(env) == 0
+
+
+async def test_release_note_60788_tunnel_label_without_an_api_server(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "all.yaml").write_text(CONFIG)
+    async with (
+        running(tmp_path, {"PILOT_ENABLE_AMBIENT": "true"}) as env,
+        vm_client(env, ENABLE_HBONE="true") as client,
+    ):
+        await client.request("cds")
+        await client.receive()
+        await env.until(lambda: entry_count(env) == 1)
+        ((_, entry),) = WORKLOAD_ENTRY.table(env.plane.db).rows()
+    assert entry.labels["networking.istio.io/tunnel"] == "http"
 
 
 def test_registration_error() -> None:

@@ -34,11 +34,6 @@ from pilot.mesh.registry.service_settings import service_rules
 from pilot.mesh.tables.clusters import is_included
 from pilot.mesh.tables.database import Mesh
 
-REDIRECTION = "ambient.istio.io/redirection"
-"""Annotation on Pods whose traffic is redirected to the ztunnel on their node."""
-TUNNEL = "networking.istio.io/tunnel"
-"""Label on workloads that accept HBONE tunnels themselves, without a ztunnel."""
-
 
 @derived
 def pod_address(db: Mesh, key: RegistryKey) -> WorkloadAddress | None:
@@ -157,8 +152,8 @@ def used_waypoints(db: Mesh, services: tuple[ServedService, ...], own: ObjectKey
 
 def tunnels(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Mapping[str, Any]:
     """Return whether a workload accepts HBONE, and whether it does so natively, that is, without a ztunnel."""
-    native = "http" in labels.get(TUNNEL, "").split(",")
-    return {"tunnels": native or annotations.get(REDIRECTION) == "enabled", "native": native}
+    native = "http" in labels.get(label.TUNNEL, "").split(",")
+    return {"tunnels": native or annotations.get(label.REDIRECTION) == "enabled", "native": native}
 
 
 @hub

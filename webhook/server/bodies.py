@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 from aiohttp import web
 
+from pilot.lib.text import cut
+
 LARGEST_POD_REVIEW = 3 << 20
 """Maximum size in bytes of the admission review of a Pod. This is the maximum size of a request to an API server."""
 LARGEST_CONFIG_REVIEW = 6 << 20
@@ -72,8 +74,12 @@ async def read_body(request: web.Request, largest: int, reservation: Reservation
     """Return the request body.
 
     Raise an HTTP error with status 400 if the body is empty or too large, 408 if it does not arrive in time, 415 if its
-    type is not JSON, and 429 if the budget is used up.
+    type is not JSON or it is compressed, and 429 if the budget is used up.
     """
+    encoding = request.headers.get("Content-Encoding", "identity")
+    if encoding != "identity":
+        message = f"Content-Encoding {cut(encoding, 40)} is not supported: send the body without compression\n"
+        raise web.HTTPUnsupportedMediaType(text=message)
     body = bytearray()
     try:
         async with asyncio.timeout(READ_TIMEOUT):

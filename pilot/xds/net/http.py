@@ -63,6 +63,7 @@ async def listen(
         handle_signals=False,
         read_bufsize=READ_BUFFER_SIZE,
         lingering_time=LINGERING_SECONDS if takes_bodies else 0.0,
+        auto_decompress=False,  # 64 KiB of a compressed body would expand to 64 MiB at once
     )
     app.on_shutdown.append(connections.stop)
     await runner.setup()

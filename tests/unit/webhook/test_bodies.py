@@ -101,3 +101,14 @@ async def test_body_in_thousands_of_parts_is_read_in_linear_time() -> None:
     ):
         assert response.status == 200
         assert "could not decode body" in await response.text()
+
+
+@pytest.mark.parametrize("path", ["/inject", "/validate"])
+async def test_compressed_review_is_refused(path: str) -> None:
+    headers = {"Content-Type": "application/json", "Content-Encoding": "compress"}
+    async with (
+        serving(make_injector()) as client,
+        client.client.post(path, json=review(pod()), headers=headers) as response,
+    ):
+        assert response.status == 415
+        assert await response.text() == "Content-Encoding compress is not supported: send the body without compression\n"

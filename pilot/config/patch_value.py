@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 from envoy.config.bootstrap.v3 import bootstrap_pb2
@@ -13,9 +12,10 @@ from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
 from envoy.config.route.v3 import route_components_pb2, route_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2
 
-from pilot.lib.protobuf.constraints import find_broken
+from pilot.derive import run_steps
+from pilot.lib.protobuf.constraints import find_broken_in_steps
 from pilot.lib.protobuf.fault import Violation, as_written
-from pilot.lib.protobuf.reader import MAX_FAULTS, read_message
+from pilot.lib.protobuf.reader import MAX_FAULTS, read_message_in_steps
 
 MERGES = frozenset(("MERGE", "MERGE_AND_REPLACE_LIST"))
 TYPES: Mapping[str, type[Any]] = {
@@ -41,9 +41,22 @@ def read_patch_value(apply_to: str, operation: str, plain: Mapping[str, Any]) ->
     Values that do not fit the type of the message are violations. If there are none, the message's validation rules are
     checked. The value of a merging patch may be incomplete.
     """
-    message, faults = read_message(TYPES[apply_to], plain)
+    return run_steps(read_patch_value_in_steps(apply_to, operation, plain))
+
+
+def read_patch_value_in_steps(
+    apply_to: str, operation: str, plain: Mapping[str, Any]
+) -> Generator[None, None, tuple[Any, list[Violation]]]:
+    """Return the message and the violations as `read_patch_value` does, in steps."""
+    message, faults = yield from read_message_in_steps(TYPES[apply_to], plain)
     if not faults:
-        faults = list(itertools.islice(find_broken(message, partial=operation in MERGES), MAX_FAULTS))
+        for fault in find_broken_in_steps(message, partial=operation in MERGES):
+            if fault is None:
+                yield
+            else:
+                faults.append(fault)
+                if len(faults) == MAX_FAULTS:
+                    break
     if not faults and operation not in MERGES and apply_to in _FILTERS and not message.WhichOneof("config_type"):
         faults = [Violation("missing-field", (), "a filter without typed_config, which Envoy rejects")]
     return message, [fault._replace(place=as_written(fault.place, plain)) for fault in faults]

@@ -17,9 +17,10 @@ from pilot.ingest.cluster.kube_objects import EditSink
 from pilot.ingest.decode import Decoded, DocumentOrigin, Row, decode_object
 from pilot.ingest.ledger import Ledger, SourceLedger
 from pilot.ingest.namespace_filter import Edit
-from pilot.ingest.object_decoder import LARGE, slices
+from pilot.ingest.object_decoder import large_size, slices
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.logging.log import scope
+from pilot.lib.time_slice import time_slice
 from pilot.mcp import wire
 from pilot.mcp.object_types import ObjectType
 
@@ -86,7 +87,12 @@ class McpSource:
         wrong: list[Problem] = []
         for slice_ in slices(resources, lambda resource: len(resource[1])):
             await asyncio.sleep(0)
-            received = [await self._take_any(subscription, *resource) for resource in slice_]
+            is_over, received = time_slice(), list[_Received]()
+            for resource in slice_:
+                received.append(await self._take_any(subscription, *resource))
+                if is_over():
+                    await asyncio.sleep(0)
+                    is_over = time_slice()
             await self._put(subscription, received)
             present.update(part.row for part in received if part.row is not None)
             wrong += (problem for part in received for problem in part.wrong)
@@ -109,7 +115,7 @@ class McpSource:
 
     async def _take_any(self, subscription: _Subscription, type_url: str, data: bytes) -> _Received:
         """Decode a resource. A large one is decoded in a thread, so that it holds up nothing else."""
-        if len(data) < LARGE:
+        if len(data) < large_size(subscription.kind):
             return self._take(subscription, type_url, data)
         return await asyncio.to_thread(self._take, subscription, type_url, data)
 

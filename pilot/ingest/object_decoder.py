@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from pilot.config.kind import AnyKind, accept_any
+from pilot.config.kinds.istio import ENVOY_FILTER
 from pilot.config.problem import ObjectRef, Problem, error
 from pilot.ingest.decode import Decoded, DocumentOrigin, Row, decode_object
 from pilot.ingest.object_check import CheckJob, CheckResult
@@ -26,6 +27,8 @@ T = TypeVar("T")
 PROGRAM = "pilot.ingest.object_check"
 LARGE = 64 << 10
 """Size in bytes of a large object. The decoding of a smaller object takes at most 20 ms."""
+LARGE_ENVOY_FILTER = 8 << 10
+"""Size in bytes of a large EnvoyFilter. Each of its values is compared with Envoy's API."""
 AT_ONCE = 100
 """Number of small objects to decode before other tasks run. This takes about 10 ms."""
 LONGEST_WAIT = 600.0
@@ -33,6 +36,11 @@ LONGEST_WAIT = 600.0
 TOO_DEEP = error("too-deep", "", "the object is nested too deeply")
 _decode_json = msgspec.json.Decoder().decode
 _result_decoder = msgspec.msgpack.Decoder(CheckResult)
+
+
+def large_size(kind: AnyKind) -> int:
+    """Return the size in bytes from which an object of a kind is large."""
+    return LARGE_ENVOY_FILTER if kind.id == ENVOY_FILTER.id else LARGE
 
 
 class DecodedObject(NamedTuple):
@@ -49,10 +57,12 @@ class ObjectDecoder:
         self._jobs = jobs
 
     async def decode(
-        self, kind: AnyKind, origin: DocumentOrigin, name: NamespacedName, raw: bytes, largest: int = LARGE
+        self, kind: AnyKind, origin: DocumentOrigin, name: NamespacedName, raw: bytes, largest: int | None = None
     ) -> DecodedObject:
-        """Decode an object of a given kind. An object of at least `largest` bytes is checked in a worker process."""
+        """Decode an object of a given kind. A large one, or one of at least `largest` bytes, is checked in a worker
+        process."""
         started = time.thread_time()
+        largest = large_size(kind) if largest is None else largest
         try:
             if len(raw) < largest:
                 decoded = _decode(kind, origin, raw)

@@ -26,6 +26,8 @@ maximum.
 """
 _PER_EXPRESSION, _PER_PROPERTY, _PER_FAULT = 16, 256, 16_384
 """The costs of each expression, of each Unicode property such as `\\pL`, and of an expression that is invalid."""
+LONGEST_SEARCHED = 256
+"""Maximum length of a text that is searched. A large program takes 100 µs for each character."""
 _LARGE_PROGRAM = 1024
 """The maximum number of instructions of a program that is kept in RE2's cache. The cache has 128 entries."""
 
@@ -77,6 +79,16 @@ def find_fault(pattern: str) -> str:
         budget.rest -= _checked(pattern).cost
         budget.patterns.add(pattern)
     return _checked(pattern).fault
+
+
+def is_found(pattern: str, text: str) -> bool:
+    """Return whether a valid pattern matches a part of a text of at most `LONGEST_SEARCHED` characters."""
+    if len(text) > LONGEST_SEARCHED:
+        return False
+    expression = re2.compile(pattern, options=_OPTIONS)
+    if expression.programsize > _LARGE_PROGRAM:
+        re2.purge()
+    return expression.search(text) is not None
 
 
 @functools.lru_cache(maxsize=1024)

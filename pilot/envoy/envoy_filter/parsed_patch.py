@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any, NamedTuple
 
 from pilot.config.networking.envoy_filter import EnvoyConfigObjectMatch, FilterMatch
-from pilot.config.patch_value import MERGES, read_patch_value
-from pilot.derive import derived, hub
+from pilot.config.patch_value import MERGES, read_patch_value_in_steps
+from pilot.derive import derived_in_steps, hub
 from pilot.mesh.model.facets import PatchFacet, PatchKey
 from pilot.mesh.proxies.patches import configured_patch
 from pilot.mesh.tables.database import Mesh
@@ -51,8 +52,8 @@ class ParsedPatch(NamedTuple):
         return self.match.listener.listener_filter if self.match.listener is not None else ""
 
 
-@derived
-def patch(db: Mesh, key: PatchKey) -> ParsedPatch | None:
+@derived_in_steps
+def patch(db: Mesh, key: PatchKey) -> Generator[None, None, ParsedPatch | None]:
     """Return a patch, or None if it does not exist or its value is invalid."""
     configured = configured_patch(db, key)
     if configured is None or configured.patch is None:
@@ -64,7 +65,9 @@ def patch(db: Mesh, key: PatchKey) -> ParsedPatch | None:
     )
     value = None
     if operation != "REMOVE":
-        value, faults = read_patch_value(configured.apply_to, operation, configured.patch.value or {})
+        value, faults = yield from read_patch_value_in_steps(
+            configured.apply_to, operation, configured.patch.value or {}
+        )
         if faults:
             return None
     return ParsedPatch(

@@ -12,7 +12,7 @@ from pilot.ingest.cluster.start_budget import StartBudget
 from pilot.ingest.decode import Decoded, DocumentOrigin
 from pilot.ingest.ledger import SourceLedger
 from pilot.ingest.namespace_filter import Edit
-from pilot.ingest.object_decoder import LARGE, TOO_DEEP, ObjectDecoder, refuse, row_of, slices
+from pilot.ingest.object_decoder import TOO_DEEP, ObjectDecoder, large_size, refuse, row_of, slices
 from pilot.kube.list_watch import NamespacedName, ObjectChange
 from pilot.lib.logging.log import scope
 from pilot.lib.time_slice import time_slice
@@ -46,16 +46,16 @@ class KubeObjects:
         self.kind = kind
         self.waiting: dict[NamespacedName, None] = {}
         self._origin, self._ledger, self._batch = origin, ledger, batch
-        self._decoder, self._budget = decoder, budget
+        self._decoder, self._budget, self._large = decoder, budget, large_size(kind)
 
     async def receive(self, changes: Sequence[ObjectChange]) -> None:
         """Put changes into the batch. Large objects are decoded at the same time, so that their namespaces take
         turns, unless a budget applies, which can be charged only in order."""
         async with asyncio.TaskGroup() as group:
             large = {
-                id(change): group.create_task(self._decode(change))
+                id(change): group.create_task(self._decode(change, self._large))
                 for change in changes
-                if change.raw is not None and len(change.raw) >= LARGE and not self._is_limited(change)
+                if change.raw is not None and len(change.raw) >= self._large and not self._is_limited(change)
             }
             for slice_ in slices(changes, lambda change: len(change.raw or b"")):
                 await asyncio.sleep(0)
@@ -65,7 +65,7 @@ class KubeObjects:
                     if self._must_wait(change):
                         self.waiting[change.name] = None
                         continue
-                    decoded.append((change.name, await (large.get(id(change)) or self._decode(change))))
+                    decoded.append((change.name, await (large.get(id(change)) or self._decode(change, self._large))))
                     if is_over():
                         await asyncio.sleep(0)
                         is_over = time_slice()
@@ -75,7 +75,7 @@ class KubeObjects:
         """Put waiting objects into the batch. Worker processes check them."""
 
         async def decode(change: ObjectChange) -> None:
-            result = await self._decode(change, largest=0)
+            result = await self._decode(change, 0)
             if change.name in self.waiting:
                 del self.waiting[change.name]
                 await self._put(((change.name, result),))
@@ -108,7 +108,7 @@ class KubeObjects:
                 edits += self._ledger.put(row, result) if result is not None else self._ledger.drop(row)
             self._batch.put(edits)
 
-    async def _decode(self, change: ObjectChange, largest: int = LARGE) -> Decoded | None:
+    async def _decode(self, change: ObjectChange, largest: int) -> Decoded | None:
         """Decode a changed object. Return None if the object was deleted."""
         if change.raw is None:
             return None

@@ -20,6 +20,8 @@ from pilot.lib.protobuf.field_rules import rule_of, wrapped
 from pilot.lib.protobuf.types import find_type, name_in
 
 CODE = "refused-by-envoy"
+Findings = Iterator[Violation | None]
+"""Violations, and None after each step."""
 _ANY = "google.protobuf.Any"
 _rules, _required, _disabled, _ignored = (
     validate_pb2.rules,
@@ -51,7 +53,7 @@ class _Message(NamedTuple):
 
 
 _UNRULED = _Message((), {}, (), ())
-"""The rules of a message type for which validation is disabled."""
+"""The rules of a message type that has no rules, or for which validation is disabled."""
 
 
 def find_broken(message: Any, partial: bool = False, touched: Any = None) -> Iterator[Violation]:
@@ -61,13 +63,19 @@ def find_broken(message: Any, partial: bool = False, touched: Any = None) -> Ite
     items of lists and maps. `touched` is a message of the same type. If it is given, only the fields that it sets are
     checked.
     """
+    return (violation for violation in find_broken_in_steps(message, partial, touched) if violation is not None)
+
+
+def find_broken_in_steps(message: Any, partial: bool = False, touched: Any = None) -> Findings:
+    """Yield the violations as `find_broken` does, and None between steps."""
     yield from _walk(message, (), partial, touched)
 
 
-def _walk(message: Any, place: Place, partial: bool, touched: Any = None) -> Iterator[Violation]:
+def _walk(message: Any, place: Place, partial: bool, touched: Any = None) -> Findings:
     rules_of_type = _message(message.DESCRIPTOR)
     if rules_of_type is _UNRULED:
         return
+    yield None
     if touched is not None:
         yield from _walk_touched(message, rules_of_type, place, partial, touched)
         return
@@ -87,9 +95,7 @@ def _walk(message: Any, place: Place, partial: bool, touched: Any = None) -> Ite
             yield from _descend(message, field, (*place, field.name), partial, None)
 
 
-def _walk_touched(
-    message: Any, rules_of_type: _Message, place: Place, partial: bool, touched: Any
-) -> Iterator[Violation]:
+def _walk_touched(message: Any, rules_of_type: _Message, place: Place, partial: bool, touched: Any) -> Findings:
     """Yield the violations in the fields that `touched` sets, without reading other fields."""
     for field, _ in touched.ListFields():
         if not _is_set(message, field):
@@ -101,7 +107,7 @@ def _walk_touched(
             yield from _descend(message, field, (*place, field.name), partial, touched)
 
 
-def _broken_unset(message: Any, field: FieldDescriptor, rules: Any, place: Place) -> Iterator[Violation]:
+def _broken_unset(message: Any, field: FieldDescriptor, rules: Any, place: Place) -> Findings:
     if field.message_type is not None and not field.is_repeated:
         kind = rules.WhichOneof("type")
         if rules.message.required or (kind is not None and getattr(getattr(rules, kind), "required", False)):
@@ -110,9 +116,7 @@ def _broken_unset(message: Any, field: FieldDescriptor, rules: Any, place: Place
     yield from (Violation(CODE, place, text) for text in rule_of(rules, field)(getattr(message, field.name)))
 
 
-def _broken(
-    message: Any, field: FieldDescriptor, rules: Any, place: Place, partial: bool, touched: Any
-) -> Iterator[Violation]:
+def _broken(message: Any, field: FieldDescriptor, rules: Any, place: Place, partial: bool, touched: Any) -> Findings:
     value, at = getattr(message, field.name), (*place, field.name)
     if rules.WhichOneof("type") is not None:
         yield from (Violation(CODE, at, text) for text in rule_of(rules, field)(wrapped(value)))
@@ -120,16 +124,16 @@ def _broken(
         items = rules.repeated.items
         if items.WhichOneof("type") is not None:
             check = rule_of(items, field)
-            yield from (
-                Violation(CODE, (*at, i), text) for i, item in enumerate(value) for text in check(wrapped(item))
-            )
+            for index, item in enumerate(value):
+                yield from (Violation(CODE, (*at, index), text) for text in check(wrapped(item)))
+                yield None
         if items.message.skip:
             return
     if field.message_type is not None and not rules.message.skip:
         yield from _descend(message, field, at, partial, touched)
 
 
-def _descend(message: Any, field: FieldDescriptor, place: Place, partial: bool, touched: Any) -> Iterator[Violation]:
+def _descend(message: Any, field: FieldDescriptor, place: Place, partial: bool, touched: Any) -> Findings:
     value = getattr(message, field.name)
     if _is_map(field):
         assert field.message_type is not None
@@ -143,7 +147,7 @@ def _descend(message: Any, field: FieldDescriptor, place: Place, partial: bool, 
         yield from _enter(value, place, partial, getattr(touched, field.name) if touched is not None else None)
 
 
-def _enter(message: Any, place: Place, partial: bool, touched: Any = None) -> Iterator[Violation]:
+def _enter(message: Any, place: Place, partial: bool, touched: Any = None) -> Findings:
     if message.DESCRIPTOR.full_name != _ANY:
         yield from _walk(message, place, partial, touched)
         return
@@ -177,7 +181,7 @@ def _is_map(field: FieldDescriptor) -> bool:
 def _message(kind: Descriptor) -> _Message:
     """Return the rules of a message type."""
     options = kind.GetOptions()
-    if options.Extensions[_disabled] or options.Extensions[_ignored]:
+    if options.Extensions[_disabled] or options.Extensions[_ignored] or kind.file.package == "google.protobuf":
         return _UNRULED
     ruled = [(f, f.GetOptions().Extensions[_rules]) for f in kind.fields if f.GetOptions().HasExtension(_rules)]
     with_rules = {f.name for f, _ in ruled}

@@ -1,5 +1,7 @@
 """Decoder for protobuf's JSON format. It reports many errors and their places, not only the first error.
 
+It decodes in steps, between which it may be interrupted, because a message may have thousands of values.
+
 https://protobuf.dev/programming-guides/json/
 """
 
@@ -7,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, EncodeError
 
+from pilot.lib.protobuf import json_value
 from pilot.lib.protobuf.fault import Place, Violation
 from pilot.lib.protobuf.types import find_type, name_in, similar_type
 
@@ -26,6 +29,10 @@ A few levels remain for the messages that contain the decoded message.
 """
 MAX_FAULTS = 100
 """Number of errors after which decoding ends. A value may contain an error in each of its thousands of fields."""
+AT_ONCE = 64
+"""Maximum number of items of a list or map to decode at once."""
+LONGEST_TEXT = 4096
+"""Maximum number of characters of a value such as a FieldMask, whose conversion takes time for each character."""
 TYPE = "@type"
 _ANY = "google.protobuf.Any"
 _BY_VALUE = frozenset(
@@ -49,7 +56,13 @@ _BY_VALUE = frozenset(
     )
 )
 """Message types that have a special JSON representation."""
+_CONVERTED = frozenset(f"google.protobuf.{name}" for name in ("Duration", "FieldMask", "Timestamp"))
+"""Message types whose JSON representation is a text that is converted character by character."""
 _TYPED_STRUCTS = frozenset(("udpa.type.v1.TypedStruct", "xds.type.v3.TypedStruct"))
+
+
+Steps = Generator[None, None, None]
+"""The steps of a computation that may be interrupted between them."""
 
 
 def read_message(kind: type[Any], plain: Any) -> tuple[Any, list[Violation]]:
@@ -59,7 +72,16 @@ def read_message(kind: type[Any], plain: Any) -> tuple[Any, list[Violation]]:
     """
     decoded, reading = kind(), _Reading()
     with contextlib.suppress(_TooManyFaults):
-        reading.read(decoded, plain, ())
+        for _ in reading.read(decoded, plain, ()):
+            pass
+    return decoded, reading.faults
+
+
+def read_message_in_steps(kind: type[Any], plain: Any) -> Generator[None, None, tuple[Any, list[Violation]]]:
+    """Decode a message as `read_message` does, in steps."""
+    decoded, reading = kind(), _Reading()
+    with contextlib.suppress(_TooManyFaults):
+        yield from reading.read(decoded, plain, ())
     return decoded, reading.faults
 
 
@@ -73,7 +95,7 @@ class _Reading:
     def __init__(self) -> None:
         self.faults: list[Violation] = []
 
-    def read(self, into: Any, plain: Any, place: Place) -> None:
+    def read(self, into: Any, plain: Any, place: Place) -> Steps:
         if not isinstance(plain, Mapping):
             self._wrong(place, f"expected a mapping for {into.DESCRIPTOR.name}, got {_kind_of(plain)}")
             return
@@ -94,70 +116,109 @@ class _Reading:
                         Violation("exclusive-fields", (*place, str(key)), f"only one of {other} and {key} may be set")
                     )
                 else:
-                    self._set(into, field, value, (*place, str(key)))
+                    yield from self._set(into, field, value, (*place, str(key)))
+            yield
 
-    def _set(self, into: Any, field: FieldDescriptor, value: Any, place: Place) -> None:
+    def _set(self, into: Any, field: FieldDescriptor, value: Any, place: Place) -> Steps:
         if _is_map(field):
-            self._set_map(into, field, value, place)
+            yield from self._set_map(into, field, value, place)
         elif field.is_repeated:
-            self._set_list(into, field, value, place)
+            yield from self._set_list(into, field, value, place)
         elif not _is_open(field):
-            self._set_value(into, field, value, place)
+            yield from self._set_value(into, field, value, place)
         else:
             part = getattr(into, field.name)
             part.SetInParent()
-            self._read_part(part, value, place)
+            yield from self._read_part(part, value, place)
 
-    def _read_part(self, part: Any, value: Any, place: Place) -> None:
+    def _read_part(self, part: Any, value: Any, place: Place) -> Steps:
         if part.DESCRIPTOR.full_name == _ANY:
-            self._read_any(part, value, place)
+            yield from self._read_any(part, value, place)
             return
-        self.read(part, value, place)
+        yield from self.read(part, value, place)
         if part.DESCRIPTOR.full_name in _TYPED_STRUCTS:
-            self._check_struct(part, value, place)
+            yield from self._check_struct(part, value, place)
 
-    def _set_list(self, into: Any, field: FieldDescriptor, value: Any, place: Place) -> None:
+    def _set_list(self, into: Any, field: FieldDescriptor, value: Any, place: Place) -> Steps:
         if not isinstance(value, list | tuple):
             self._wrong(place, f"expected a list, got {_kind_of(value)}")
         elif _is_open(field):
             for index, item in enumerate(value):
-                self._read_part(getattr(into, field.name).add(), item, (*place, index))
+                yield from self._read_part(getattr(into, field.name).add(), item, (*place, index))
         else:
-            self._set_items(into, field, list(enumerate(value)), place)
+            yield from self._set_items(into, field, list(enumerate(value)), place)
 
-    def _set_map(self, into: Any, field: FieldDescriptor, value: Any, place: Place) -> None:
+    def _set_map(self, into: Any, field: FieldDescriptor, value: Any, place: Place) -> Steps:
         if not isinstance(value, Mapping):
             self._wrong(place, f"expected a mapping, got {_kind_of(value)}")
             return
         assert field.message_type is not None
         if not _is_open(field.message_type.fields_by_name["value"]):
-            self._set_items(into, field, list(value.items()), place)
+            yield from self._set_items(into, field, list(value.items()), place)
             return
         for key, item in value.items():
             at = (*place, str(key))
             if self._can_set(type(into), field, {key: {}}, at):
                 part = next(iter(getattr(_parsed(type(into), field, {key: {}}), field.name)))
-                self._read_part(getattr(into, field.name)[part], item, at)
+                yield from self._read_part(getattr(into, field.name)[part], item, at)
 
-    def _set_items(self, into: Any, field: FieldDescriptor, items: list[tuple[Any, Any]], place: Place) -> None:
+    def _set_items(self, into: Any, field: FieldDescriptor, items: list[tuple[Any, Any]], place: Place) -> Steps:
         """Set items of a list or map. The first part of an item is its index or key.
 
-        All items are decoded at once. If that fails, the invalid items are found by halving the list.
+        A few items are decoded at once. If that fails, the invalid items are found by halving the list.
         """
+        yield
+        if _json_type(field):
+            for index, item in items:
+                yield from self._set_json_item(into, field, index, item, place)
+                yield
+            return
         plain = dict(items) if _is_map(field) else [item for _, item in items]
         if len(items) == 1:
             index = items[0][0]
             at = (*place, str(index) if _is_map(field) else index)
             if self._can_set(type(into), field, plain, at):
                 into.MergeFrom(_parsed(type(into), field, plain))
-        elif _fits(plain, MAX_WIRE_DEPTH - len(place)) and (parsed := _try_to_parse(type(into), field, plain)):
+        elif (
+            len(items) <= AT_ONCE
+            and _fits(plain, MAX_WIRE_DEPTH - len(place))
+            and (parsed := _try_to_parse(type(into), field, plain))
+        ):
             into.MergeFrom(parsed)
         else:
             middle = len(items) // 2
-            self._set_items(into, field, items[:middle], place)
-            self._set_items(into, field, items[middle:], place)
+            yield from self._set_items(into, field, items[:middle], place)
+            yield from self._set_items(into, field, items[middle:], place)
 
-    def _read_any(self, into: Any, plain: Any, place: Place) -> None:
+    def _set_json_item(self, into: Any, field: FieldDescriptor, index: Any, item: Any, place: Place) -> Steps:
+        """Set an item of a list or map whose items are JSON values."""
+        at = (*place, str(index) if _is_map(field) else index)
+        if not self._is_json(_json_type(field), item, at):
+            return
+        if not _is_map(field):
+            yield from self._fill(getattr(into, field.name).add(), item, at)
+        elif self._can_set(type(into), field, {index: _empty(field)}, at):
+            part = next(iter(getattr(_parsed(type(into), field, {index: _empty(field)}), field.name)))
+            yield from self._fill(getattr(into, field.name)[part], item, at)
+
+    def _is_json(self, name: str, value: Any, place: Place) -> bool:
+        """Return whether a Struct, ListValue or Value can have a value. If not, record the error."""
+        if name == "google.protobuf.Struct" and not isinstance(value, Mapping):
+            self._wrong(place, f"expected a mapping for Struct, got {_kind_of(value)}")
+        elif name == "google.protobuf.ListValue" and not isinstance(value, list | tuple):
+            self._wrong(place, f"expected a list for ListValue, got {_kind_of(value)}")
+        else:
+            return not self._is_too_deep(place, value)
+        return False
+
+    def _fill(self, message: Any, value: Any, place: Place) -> Steps:
+        """Set a message to a JSON value that it can have."""
+        try:
+            yield from json_value.fill(message, value)
+        except _ERRORS as error:
+            self._wrong(place, _first_line(error))
+
+    def _read_any(self, into: Any, plain: Any, place: Place) -> Steps:
         if not isinstance(plain, Mapping):
             self._wrong(place, f"expected a mapping with {TYPE}, got {_kind_of(plain)}")
             return
@@ -178,24 +239,30 @@ class _Reading:
             return
         message, rest = kind(), {key: value for key, value in plain.items() if key != TYPE}
         if kind.DESCRIPTOR.full_name in _BY_VALUE:
-            self._read_by_value(message, rest, place)
+            yield from self._read_by_value(message, rest, place)
         else:
-            self._read_part(message, rest, place)
+            yield from self._read_part(message, rest, place)
         into.type_url = url if "/" in url else f"type.googleapis.com/{url}"
         into.value = message.SerializeToString(deterministic=True)
 
-    def _read_by_value(self, message: Any, rest: Mapping[str, Any], place: Place) -> None:
+    def _read_by_value(self, message: Any, rest: Mapping[str, Any], place: Place) -> Steps:
         if "value" not in rest:
             self._wrong((*place, "value"), "is required")
             return
-        if self._is_too_deep((*place, "value"), rest["value"]):
+        if message.DESCRIPTOR.full_name in json_value.NAMES:
+            if self._is_json(message.DESCRIPTOR.full_name, rest["value"], (*place, "value")):
+                yield from self._fill(message, rest["value"], (*place, "value"))
+            return
+        if self._is_too_deep((*place, "value"), rest["value"]) or self._is_too_long(
+            message.DESCRIPTOR.full_name, (*place, "value"), rest["value"]
+        ):
             return
         try:
             json_format.ParseDict(rest["value"], message)
         except _ERRORS as error:
             self._wrong((*place, "value"), _first_line(error))
 
-    def _check_struct(self, struct: Any, plain: Any, place: Place) -> None:
+    def _check_struct(self, struct: Any, plain: Any, place: Place) -> Steps:
         """Check the value of a TypedStruct against its type.
 
         Unknown types are accepted, because Envoy knows more types.
@@ -203,7 +270,7 @@ class _Reading:
         kind = find_type(name_in(struct.type_url))
         value = plain.get("value") if isinstance(plain, Mapping) else None
         if kind is not None and isinstance(value, Mapping):
-            self.read(kind(), value, (*place, "value"))
+            yield from self.read(kind(), value, (*place, "value"))
 
     def _can_set(self, kind: type[Any], field: FieldDescriptor, value: Any, place: Place) -> bool:
         if self._is_too_deep(place, value):
@@ -215,8 +282,13 @@ class _Reading:
             return False
         return True
 
-    def _set_value(self, into: Any, field: FieldDescriptor, value: Any, place: Place) -> None:
-        if self._is_too_deep(place, value):
+    def _set_value(self, into: Any, field: FieldDescriptor, value: Any, place: Place) -> Steps:
+        if _json_type(field):
+            if self._is_json(_json_type(field), value, place):
+                yield from self._fill(getattr(into, field.name), value, place)
+            return
+        name = field.message_type.full_name if field.message_type is not None else ""
+        if self._is_too_deep(place, value) or self._is_too_long(name, place, value):
             return
         try:
             json_format.ParseDict({field.json_name: value}, into)
@@ -228,6 +300,13 @@ class _Reading:
         if _fits(value, MAX_WIRE_DEPTH - len(place)):
             return False
         self._fault(Violation("too-deep", place, f"messages are nested more than {MAX_WIRE_DEPTH} deep"))
+        return True
+
+    def _is_too_long(self, name: str, place: Place, value: Any) -> bool:
+        """Return whether the text of a message in `_CONVERTED` is too long. If so, record the error."""
+        if name not in _CONVERTED or not isinstance(value, str) or len(value) <= LONGEST_TEXT:
+            return False
+        self._wrong(place, f"a {name} has at most {LONGEST_TEXT} characters")
         return True
 
     def _fault(self, violation: Violation) -> None:
@@ -293,6 +372,19 @@ def _is_map(field: FieldDescriptor) -> bool:
 def _is_open(field: FieldDescriptor) -> bool:
     """Return whether the type of a field is a message that is decoded field by field."""
     return field.message_type is not None and field.message_type.full_name not in _BY_VALUE
+
+
+def _json_type(field: FieldDescriptor) -> str:
+    """Return the name of the type of a field or of its items if they are JSON values, otherwise ""."""
+    kind = field.message_type
+    if kind is not None and _is_map(field):
+        kind = kind.fields_by_name["value"].message_type
+    return kind.full_name if kind is not None and kind.full_name in json_value.NAMES else ""
+
+
+def _empty(field: FieldDescriptor) -> Any:
+    """Return the empty JSON value for an item of a field."""
+    return {"google.protobuf.Struct": {}, "google.protobuf.ListValue": []}.get(_json_type(field))
 
 
 def _takes_null(field: FieldDescriptor) -> bool:

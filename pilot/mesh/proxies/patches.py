@@ -5,16 +5,15 @@ If no patches apply to a proxy, a single lookup is enough to find this out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import NamedTuple
-
-import re2
 
 from pilot.config.kinds.istio import ENVOY_FILTER
 from pilot.config.networking.envoy_filter import EnvoyConfigObjectPatch, ProxyMatch
 from pilot.config.object import ObjectKey, age
 from pilot.config.validation.traffic.envoy_filter import LONGEST_VERSION
-from pilot.derive import derived
+from pilot.derive import derived, derived_in_steps
+from pilot.lib.regex import is_found
 from pilot.mesh.gateways.gateways import gateway_selection_key, merged_gateway, server
 from pilot.mesh.model.facets import PatchFacet, PatchKey, ProxyPatchContext
 from pilot.mesh.model.proxy import NodeType
@@ -79,13 +78,23 @@ def _matched_properties(db: Mesh, filters: tuple[ObjectKey, ...]) -> _MatchedPro
     )
 
 
-@derived
+@derived_in_steps
 def _patches_for(
     db: Mesh, filters: tuple[ObjectKey, ...], version: str, metadata: tuple[str | None, ...]
-) -> tuple[PatchKey, ...]:
+) -> Generator[None, None, tuple[PatchKey, ...]]:
     """Return the patches that match proxies with this version and these values of the matched metadata keys."""
     values = dict(zip(_matched_properties(db, filters).metadata, metadata, strict=True))
-    return tuple(key for key in ordered_patches(db, filters) if _is_for(configured_patch(db, key), version, values))
+    matching: list[PatchKey] = []
+    has_version: dict[str, bool] = {}
+    for key in ordered_patches(db, filters):
+        patch = configured_patch(db, key)
+        match = patch.match.proxy if patch is not None and patch.match is not None else None
+        if match is not None and match.proxy_version and match.proxy_version not in has_version:
+            has_version[match.proxy_version] = _has_version(match.proxy_version, version)
+            yield
+        if patch is not None and (match is None or _matches_proxy(match, has_version, values)):
+            matching.append(key)
+    return tuple(matching)
 
 
 def proxy_patches(db: Mesh, node_id: str) -> tuple[PatchKey, ...]:
@@ -110,20 +119,15 @@ def _configured(db: Mesh, keys: Iterable[PatchKey]) -> Iterator[EnvoyConfigObjec
     return (patch for key in keys if (patch := configured_patch(db, key)) is not None)
 
 
-def _is_for(patch: EnvoyConfigObjectPatch | None, version: str, metadata: Mapping[str, str | None]) -> bool:
-    match = patch.match.proxy if patch is not None and patch.match is not None else None
-    return patch is not None and (match is None or _matches_proxy(match, version, metadata))
-
-
-def _matches_proxy(match: ProxyMatch, version: str, metadata: Mapping[str, str | None]) -> bool:
+def _matches_proxy(match: ProxyMatch, has_version: Mapping[str, bool], metadata: Mapping[str, str | None]) -> bool:
     """Return whether a proxy's metadata has the matched values, and the regular expression matches its version."""
-    if match.proxy_version and not _has_version(match.proxy_version, version):
+    if match.proxy_version and not has_version[match.proxy_version]:
         return False
     return all(metadata.get(key) == value for key, value in match.metadata.items())
 
 
 def _has_version(pattern: str, version: str) -> bool:
-    return len(pattern) <= LONGEST_VERSION and bool(version) and re2.search(pattern, version) is not None
+    return len(pattern) <= LONGEST_VERSION and bool(version) and is_found(pattern, version)
 
 
 # -- the resources that patches change ---------------------------------------------------------------------------------

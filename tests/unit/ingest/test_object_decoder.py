@@ -21,7 +21,7 @@ from pilot.kube.list_watch import NamespacedName, ObjectChange
 from pilot.lib.fair_slots import FairSlots
 from pilot.lib.workers.frames import JobLimits
 from pilot.lib.workers.job_queue import JobSource
-from pilot.lib.workers.pool import Overload, WorkerPool
+from pilot.lib.workers.pool import Overload, WorkerCrash, WorkerPool
 
 NAME = NamespacedName("shop", "large")
 ORIGIN = DocumentOrigin("west")
@@ -71,6 +71,27 @@ async def test_worker_and_process_decode_large_objects_alike(pool: WorkerPool, r
     name = NamespacedName("shop", json.loads(raw)["metadata"]["name"])
     decoded, _ = await ObjectDecoder(pool).decode(VIRTUAL_SERVICE, origin, name, raw)
     assert decoded == decode_object(VIRTUAL_SERVICE, json.loads(raw), origin)
+
+
+class CountingJobs:
+    """Records the sizes of the objects that worker processes would check."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    async def run(self, caller: JobSource, *parts: bytes) -> bytes:
+        self.sizes.append(len(parts[-1]))
+        raise WorkerCrash("this test has no workers")
+
+
+@pytest.mark.parametrize(("values", "is_large"), [(100, False), (1500, True)])
+async def test_envoy_filter_is_checked_by_a_worker_unless_it_is_small(values: int, is_large: bool) -> None:
+    metadata = {"filter_metadata": {"a": {f"k{number}": 1 for number in range(values)}}}
+    patch = {"applyTo": "CLUSTER", "patch": {"operation": "MERGE", "value": {"metadata": metadata}}}
+    plain = {"metadata": {"name": NAME.name, "namespace": NAME.namespace}, "spec": {"configPatches": [patch]}}
+    jobs = CountingJobs()
+    await ObjectDecoder(jobs).decode(ENVOY_FILTER, ORIGIN, NAME, json.dumps(plain).encode())
+    assert bool(jobs.sizes) == is_large
 
 
 @pytest.mark.slow

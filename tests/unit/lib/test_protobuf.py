@@ -185,7 +185,10 @@ def test_valid_map_entries_beside_invalid_ones_are_read() -> None:
     values, (fault,) = read_message(
         Cluster, yaml.safe_load("{metadata: {filter_metadata: {a: {x: 1}, b: 5, c: {y: 2}}}}")
     )
-    assert (shown(fault.place), fault.text) == ("metadata.filter_metadata.b", "Struct must be in a dict which is 5")
+    assert (shown(fault.place), fault.text) == (
+        "metadata.filter_metadata.b",
+        "expected a mapping for Struct, got a number",
+    )
     assert values == read("cluster", "metadata: {filter_metadata: {a: {x: 1}, c: {y: 2}}}")
     options = f"{{typed_extension_protocol_options: {{a: {{{BUFFER_FIELDS}}}, b: {{'@type': x/no.Such}}, c: {{{BUFFER_FIELDS}}}}}}}"
     messages, (fault,) = read_message(Cluster, yaml.safe_load(options))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import re2
 
-from pilot.lib.regex import MAX_COST, find_fault, one_budget
+from pilot.lib.regex import MAX_COST, find_fault, is_found, one_budget
 
 LARGE = r"(?i)[\pL]{300}"
 
@@ -66,3 +66,10 @@ def test_each_object_has_its_own_budget(compiled: list[str]) -> None:
     for number in range(100):
         with one_budget():
             assert find_fault(rf"\pL{{26}}own{number}") == ""
+
+
+def test_large_expression_is_searched_without_a_message_of_the_library(capfd: pytest.CaptureFixture[str]) -> None:
+    assert not is_found("(x|y){900}" * 8, "1.32.0" * 20)
+    assert is_found("^1[.]3", "1.32.0")
+    assert not is_found("1", "1" * 10_000)
+    assert not capfd.readouterr().err

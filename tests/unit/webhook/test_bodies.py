@@ -111,4 +111,6 @@ async def test_compressed_review_is_refused(path: str) -> None:
         client.client.post(path, json=review(pod()), headers=headers) as response,
     ):
         assert response.status == 415
-        assert await response.text() == "Content-Encoding compress is not supported: send the body without compression\n"
+        assert (
+            await response.text() == "Content-Encoding compress is not supported: send the body without compression\n"
+        )

@@ -5,16 +5,24 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from pilot.config.patch_value import read_patch_value
+from pilot.config.kinds.istio import ENVOY_FILTER
+from pilot.config.networking.envoy_filter import EnvoyFilter
+from pilot.config.object import Object
+from pilot.config.patch_value import read_patch_value, read_patch_value_in_steps
 from pilot.config.problem import Severity
-from pilot.config.validation.traffic.envoy_filter import MAX_VALUES
+from pilot.config.validation.traffic.envoy_filter import MAX_VALUES, validate_envoy_filter
 from pilot.ingest.decode import decode_document
 from pilot.lib.protobuf.constraints import find_broken
 from pilot.lib.protobuf.reader import MAX_FAULTS
 
 N = 200_000
+
+
+def make_filter(patches: list[dict[str, Any]]) -> Object[EnvoyFilter]:
+    return Object(ENVOY_FILTER.id, "a", "a", msgspec.convert({"configPatches": patches}, EnvoyFilter))
 
 
 def _nested(levels: int) -> Any:
@@ -131,3 +139,39 @@ def test_added_filter_needs_a_configuration(apply_to: str) -> None:
     value = {"name": "envoy.filters.listener.proxy_protocol"}
     assert read_patch_value(apply_to, "INSERT_FIRST", value)[1]
     assert not read_patch_value(apply_to, "MERGE", value)[1]
+
+
+@pytest.mark.parametrize(
+    ("apply_to", "value"),
+    [
+        ("CLUSTER", {"metadata": {"filter_metadata": {"a": {f"k{n}": [n] for n in range(5000)}}}}),
+        ("CLUSTER", {"metadata": {"filter_metadata": {f"k{n}": {} for n in range(5000)}}}),
+        ("ROUTE_CONFIGURATION", {"request_headers_to_remove": [f"x-{n}" for n in range(5000)]}),
+        ("ROUTE_CONFIGURATION", {"virtual_hosts": [{"name": "a", "domains": ["a"]}] * 2500}),
+    ],
+    ids=["struct", "structs", "texts", "messages"],
+)
+def test_large_value_is_read_in_short_steps(apply_to: str, value: dict[str, Any]) -> None:
+    assert len(list(read_patch_value_in_steps(apply_to, "MERGE", value))) > 100
+
+
+def test_values_of_further_patches_are_not_read_after_many_problems() -> None:
+    value = {f"unknown{n}": n for n in range(90)}
+    patch = {"applyTo": "CLUSTER", "patch": {"operation": "MERGE", "value": value}}
+    o = make_filter([patch] * 200)
+    problems = list(validate_envoy_filter(o))
+    assert len(problems) < 3 * MAX_FAULTS
+    assert problems[-1].path.startswith("spec.configPatches[1].patch.value")
+
+
+@pytest.mark.parametrize("kind", ["FieldMask", "Duration", "Timestamp"])
+def test_long_text_of_a_converted_type_is_refused(kind: str) -> None:
+    config = {"@type": f"type.googleapis.com/google.protobuf.{kind}", "value": "aB," * 200_000}
+    _, (fault,) = read_patch_value("HTTP_FILTER", "ADD", {"name": "a", "typed_config": config})
+    assert fault.place == ("typed_config", "value")
+    assert fault.text == f"a google.protobuf.{kind} has at most 4096 characters"
+
+
+def test_key_of_a_megabyte_is_not_copied_for_each_item_below_it() -> None:
+    config = {"@type": "type.googleapis.com/google.protobuf.Struct", "value": {"a" * 1_000_000: [1] * 15_000}}
+    assert not read_patch_value("HTTP_FILTER", "ADD", {"name": "a", "typed_config": config})[1]

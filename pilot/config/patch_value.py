@@ -35,20 +35,22 @@ TYPES: Mapping[str, type[Any]] = {
 _FILTERS = frozenset(("LISTENER_FILTER", "NETWORK_FILTER", "HTTP_FILTER"))
 
 
-def read_patch_value(apply_to: str, operation: str, plain: Mapping[str, Any]) -> tuple[Any, list[Violation]]:
+def read_patch_value(
+    apply_to: str, operation: str, plain: Mapping[str, Any], suggests: bool = True
+) -> tuple[Any, list[Violation]]:
     """Return the message, and the violations in it. The paths of the violations are as the user wrote them.
 
     Values that do not fit the type of the message are violations. If there are none, the message's validation rules are
-    checked. The value of a merging patch may be incomplete.
+    checked. The value of a merging patch may be incomplete. `suggests` is whether to suggest a name for an unknown type.
     """
-    return run_steps(read_patch_value_in_steps(apply_to, operation, plain))
+    return run_steps(read_patch_value_in_steps(apply_to, operation, plain, suggests))
 
 
 def read_patch_value_in_steps(
-    apply_to: str, operation: str, plain: Mapping[str, Any]
+    apply_to: str, operation: str, plain: Mapping[str, Any], suggests: bool = False
 ) -> Generator[None, None, tuple[Any, list[Violation]]]:
     """Return the message and the violations as `read_patch_value` does, in steps."""
-    message, faults = yield from read_message_in_steps(TYPES[apply_to], plain)
+    message, faults = yield from read_message_in_steps(TYPES[apply_to], plain, suggests)
     if not faults:
         for fault in find_broken_in_steps(message, partial=operation in MERGES):
             if fault is None:

@@ -77,9 +77,11 @@ def read_message(kind: type[Any], plain: Any) -> tuple[Any, list[Violation]]:
     return decoded, reading.faults
 
 
-def read_message_in_steps(kind: type[Any], plain: Any) -> Generator[None, None, tuple[Any, list[Violation]]]:
-    """Decode a message as `read_message` does, in steps."""
-    decoded, reading = kind(), _Reading()
+def read_message_in_steps(
+    kind: type[Any], plain: Any, suggests: bool = True
+) -> Generator[None, None, tuple[Any, list[Violation]]]:
+    """Decode a message as `read_message` does, in steps. `suggests` is whether to suggest a name for an unknown type."""
+    decoded, reading = kind(), _Reading(suggests)
     with contextlib.suppress(_TooManyFaults):
         yield from reading.read(decoded, plain, ())
     return decoded, reading.faults
@@ -92,8 +94,9 @@ class _TooManyFaults(Exception):
 class _Reading:
     """Decodes one message and collects its errors."""
 
-    def __init__(self) -> None:
+    def __init__(self, suggests: bool = True) -> None:
         self.faults: list[Violation] = []
+        self._suggests = suggests
 
     def read(self, into: Any, plain: Any, place: Place) -> Steps:
         if not isinstance(plain, Mapping):
@@ -231,10 +234,11 @@ class _Reading:
         if kind is None:
             if removed:
                 hint = "; Envoy removed the v2 API"
-            elif not self.faults and (similar := similar_type(name_in(url))):  # once per message, as it takes time
+            elif self._suggests and (similar := similar_type(name_in(url))):
                 hint = f"; did you mean type.googleapis.com/{similar}?"
             else:
                 hint = ""
+            self._suggests = False  # once per message, because it takes milliseconds
             self._fault(Violation("unknown-type", (*place, TYPE), f"unknown type {url}{hint}"))
             return
         message, rest = kind(), {key: value for key, value in plain.items() if key != TYPE}

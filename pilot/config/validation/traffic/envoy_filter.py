@@ -86,12 +86,15 @@ def _check(spec: EnvoyFilter) -> Problems:
 
 
 def _check_patches(patches: Sequence[EnvoyConfigObjectPatch]) -> Problems:
-    """Yield the problems of patches. After `MAX_FAULTS` problems of values, values are not read."""
+    """Yield the problems of patches. After `MAX_FAULTS` problems of values, values are not read.
+
+    Only the first value with problems gets a suggestion for an unknown type.
+    """
     faults = 0
     for index, item in enumerate(patches):
         yield from below(f"configPatches[{index}]", _check_patch(item))
         if faults < MAX_FAULTS:
-            problems = list(_check_value(item))
+            problems = list(_check_value(item, suggests=not faults))
             yield from below(f"configPatches[{index}].patch.value", problems)
             faults += len(problems)
 
@@ -150,14 +153,14 @@ def _check_patch(item: EnvoyConfigObjectPatch) -> Problems:
         )
 
 
-def _check_value(item: EnvoyConfigObjectPatch) -> Problems:
+def _check_value(item: EnvoyConfigObjectPatch, suggests: bool) -> Problems:
     """Yield the problems of a patch's value. Any problem causes the patch to be ignored."""
     patch = item.patch
     if patch is None or patch.value is None or patch.operation not in _OPERATIONS.get(item.apply_to, ()):
         return
     if patch.operation == "REMOVE":
         return
-    for fault in read_patch_value(item.apply_to, patch.operation, patch.value)[1]:
+    for fault in read_patch_value(item.apply_to, patch.operation, patch.value, suggests)[1]:
         is_old = fault.code == "unknown-field" and fault.place[-1] == "config"
         text = f"{fault.text}{'; use typed_config with @type' if is_old else ''}; the patch is ignored"
         yield warning(fault.code, shown(fault.place), text)

@@ -175,3 +175,16 @@ def test_long_text_of_a_converted_type_is_refused(kind: str) -> None:
 def test_key_of_a_megabyte_is_not_copied_for_each_item_below_it() -> None:
     config = {"@type": "type.googleapis.com/google.protobuf.Struct", "value": {"a" * 1_000_000: [1] * 15_000}}
     assert not read_patch_value("HTTP_FILTER", "ADD", {"name": "a", "typed_config": config})[1]
+
+
+def test_one_type_of_an_object_gets_a_suggestion() -> None:
+    url = "type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua"
+    patches = [
+        {
+            "applyTo": "HTTP_FILTER",
+            "patch": {"operation": "ADD", "value": {"name": "a", "typed_config": {"@type": f"{url}{n}"}}},
+        }
+        for n in range(50)
+    ]
+    messages = [problem.message for problem in validate_envoy_filter(make_filter(patches))]
+    assert [f"did you mean {url}?" in message for message in messages] == [True] + [False] * 49

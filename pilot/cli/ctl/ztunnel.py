@@ -12,7 +12,7 @@ import click
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, selected_cluster, with_cluster_options
 from pilot.cli.ctl.connection import SYSTEM
-from pilot.cli.ctl.envoy import ADMIN_PORT, request_admin
+from pilot.cli.ctl.envoy import ADMIN_PORT, describe_fault, request_admin
 from pilot.cli.ctl.files import read_file
 from pilot.cli.ctl.forwarding import find_pods, forward
 from pilot.cli.ctl.request_texts import ANY_NAMESPACE
@@ -95,7 +95,7 @@ def read_ztunnel_dump(text: str, where: str, workload: PodKey | None = None, hin
     try:
         dump = json.loads(text)
     except ValueError as error:
-        raise CommandError(f"{where} is not JSON: {error}{hint}") from error
+        raise CommandError(f"{describe_fault(text, where, error)}{hint}") from error
     if not isinstance(dump, dict) or not {"workloads", "services"} <= dump.keys():
         raise CommandError(f"{where} is not a config_dump of ztunnel: it has no workloads and services{hint}")
     return ZtunnelDump(dump, workload)

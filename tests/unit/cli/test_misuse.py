@@ -251,7 +251,7 @@ MISTAKES = [
     (
         "pilotctl ztunnel-config workload --file vs.yaml",
         1,
-        "vs.yaml is not JSON: Expecting value: line 1 column 1 (char 0); save one with: kubectl port-forward POD 15000 & curl -s localhost:15000/config_dump >FILE",
+        "vs.yaml is YAML, but a config_dump is JSON; pilotctl writes JSON with -o json; save one with: kubectl port-forward POD 15000 & curl -s localhost:15000/config_dump >FILE",
     ),
     (
         "pilotctl workload entry configure -f many.yaml -o out --clusterID x",

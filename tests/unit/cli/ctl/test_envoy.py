@@ -131,6 +131,10 @@ def test_bootstrap(run: Callable[..., str], dump_file: str) -> None:
     ("text", "message"),
     [
         ("{", "is not JSON"),
+        (
+            "configs:\n- a: 1\n",
+            "x is YAML, but a config_dump is JSON; pilotctl writes JSON with -o json; save one with",
+        ),
         ("[]", "is not a config_dump"),
         ('{"configs": {}}', "is not a config_dump: it has no list named configs"),
     ],

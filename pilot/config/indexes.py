@@ -5,7 +5,9 @@ A row without a bucket is not in the index.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Hashable, Iterable
+from operator import attrgetter
 from typing import Any
 
 from pilot.config.group_kind import GroupKind
@@ -133,7 +135,7 @@ def full_host(domain: str) -> Callable[[ObjectKey, Object[Any]], Buckets]:
 
 def delegates(key: ObjectKey, o: Object[Any]) -> Buckets:
     """Return the key of each VirtualService to which the routes delegate."""
-    references = (rule.delegate for rule in o.spec.http if rule.delegate is not None)
+    references = filter(None, map(attrgetter("delegate"), o.spec.http))
     return {ObjectKey(delegate.namespace or key.namespace, delegate.name) for delegate in references}
 
 
@@ -165,6 +167,13 @@ def key_sets(_: ObjectKey, o: Object[Any]) -> Buckets:
 
 
 # Gateway API
+
+ROUTE_BUCKETS = 128
+
+
+def route_bucket(key: ObjectKey, _: Any) -> Buckets:
+    """Return the bucket of a route: a number that is the same in every process."""
+    return (zlib.crc32(f"{key.namespace}/{key.name}".encode()) % ROUTE_BUCKETS,)
 
 
 def gateway_of_listener_set(key: ObjectKey, o: Object[Any]) -> Buckets:

@@ -4,7 +4,17 @@ This package uses only the standard library.
 """
 
 from pilot.derive.collection import Collection
-from pilot.derive.derived import Derived, Gather, Lookup, derived, derived_in_steps, hub, hub_in_steps, run_steps
+from pilot.derive.derived import (
+    Derived,
+    Gather,
+    Lookup,
+    derived,
+    derived_in_steps,
+    hub,
+    hub_in_steps,
+    run_steps,
+    updated,
+)
 from pilot.derive.graph import UNSET, Change, CycleError, Database, Node, Paused, Steps
 from pilot.derive.table import Index, Table
 
@@ -27,4 +37,5 @@ __all__ = [
     "hub",
     "hub_in_steps",
     "run_steps",
+    "updated",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Generator, Hashable, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
@@ -43,6 +44,22 @@ def derived_in_steps(fn: Callable[Concatenate[D, P], Steps[T]]) -> Derived[P, T]
     """
     declared: Derived[P, T] = Derived(cast(Callable[..., T], fn), hub=False)
     declared.has_steps = True
+    return declared
+
+
+def updated(fn: Callable[Concatenate[D, T | None, P], T]) -> Derived[P, T]:
+    """Declare `fn(db, previous, *args)` as derived. `previous` is its last good value, or None if there is none.
+
+    The result must not depend on `previous`, which only saves work: a value with many parts is not built again for each
+    change of one part.
+    """
+
+    def compute(db: Database, *args: Any) -> T:
+        node = db.find_node(declared, *args)
+        previous = node.value if node is not None and node.value is not UNSET else None
+        return fn(cast(D, db), previous, *args)  # type: ignore[call-arg]
+
+    declared: Derived[P, T] = Derived(functools.wraps(fn)(compute), hub=False)
     return declared
 
 

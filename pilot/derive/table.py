@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -12,6 +13,8 @@ K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
 P = ParamSpec("P")
 Index = Callable[[Any, Any], Iterable[Hashable]]
+_FEW = 32
+"""Number of added and removed keys from which it is faster to sort all keys."""
 
 
 class _Input(Derived[P, R]):
@@ -30,6 +33,8 @@ class Table(Generic[K, R]):
     def __init__(self, db: Database, name: str, **indexes: Index) -> None:
         self._db, self.name, self._indexes = db, name, indexes
         self._rows: dict[K, R] = {}
+        self._sorted: list[Any] = []  # the keys, except that `_moved` may have been added or removed since
+        self._moved: set[K] = set()
         self._buckets: dict[str, dict[Hashable, set[K]]] = {index: {} for index in indexes}
         self._row: Derived[Any, R | None] = _Input(self._read_row, hub=False)
         self._bucket: Derived[Any, tuple[K, ...]] = _Input(self._read_bucket, hub=True)
@@ -96,6 +101,7 @@ class Table(Generic[K, R]):
             self._rows[key] = row
         self._db.touch(self._row, (key,), todo)
         if old is None or row is None:
+            self._moved.add(key)
             self._db.touch(self._every, (), todo)
         for name, extract in self._indexes.items():
             before = set(extract(key, old)) if old is not None else set()
@@ -124,4 +130,15 @@ class Table(Generic[K, R]):
         return tuple(sorted(self._buckets[index]))  # type: ignore[type-var]
 
     def _read_all(self, db: Database) -> tuple[K, ...]:
-        return tuple(sorted(self._rows))  # type: ignore[type-var]
+        keys, moved = self._sorted, self._moved
+        self._moved = set()
+        if len(moved) > _FEW:
+            keys = self._sorted = sorted(self._rows)
+        for key in moved if len(moved) <= _FEW else ():
+            position = bisect_left(keys, key)
+            is_listed = position < len(keys) and keys[position] == key
+            if is_listed and key not in self._rows:
+                del keys[position]
+            elif key in self._rows and not is_listed:
+                keys.insert(position, key)
+        return tuple(keys)

@@ -84,7 +84,8 @@ def test_routes_after_random_edits_are_those_of_a_new_mesh() -> None:
     node_id = world.connect(ROUTER)
     for step in range(40):
         number = rng.randrange(COUNT + 3)
-        edit = rng.choice((route(number, f"/s{step}"), route(number, f"/p{number}", rng.choice((80, 81, 9))), None))
+        edits = (f"/s{step}", 80), (f"/p{number}", rng.choice((80, 81, 9))), ("/", 80), None
+        edit = route(number, *chosen) if (chosen := rng.choice(edits)) is not None else None
         key = f"r{number}"
         before = objects.pop(key, None)
         if edit is not None:

@@ -23,6 +23,7 @@ from pilot.config.validation.gateway_api import (
 )
 
 _VERSIONS = ("v1", "v1beta1")
+_ROUTE_INDEXES = {"bucket": indexes.route_bucket}
 
 GATEWAY_CLASS = Kind(GroupKind(GATEWAY_API, "GatewayClass"), _VERSIONS, GatewayClass, namespaced=False)
 
@@ -43,13 +44,37 @@ LISTENER_SET = Kind(
     indexes={"gateway": indexes.gateway_of_listener_set},
 )
 
-HTTP_ROUTE = Kind(GroupKind(GATEWAY_API, "HTTPRoute"), _VERSIONS, HTTPRoute, validate_http_route)
+HTTP_ROUTE = Kind(
+    GroupKind(GATEWAY_API, "HTTPRoute"),
+    _VERSIONS,
+    HTTPRoute,
+    validate_http_route,
+    indexes=_ROUTE_INDEXES,
+)
 
-GRPC_ROUTE = Kind(GroupKind(GATEWAY_API, "GRPCRoute"), ("v1",), GRPCRoute, validate_grpc_route)
+GRPC_ROUTE = Kind(
+    GroupKind(GATEWAY_API, "GRPCRoute"),
+    ("v1",),
+    GRPCRoute,
+    validate_grpc_route,
+    indexes=_ROUTE_INDEXES,
+)
 
-TCP_ROUTE = Kind(GroupKind(GATEWAY_API, "TCPRoute"), ("v1", "v1alpha2"), TCPRoute, validate_l4_route)
+TCP_ROUTE = Kind(
+    GroupKind(GATEWAY_API, "TCPRoute"),
+    ("v1", "v1alpha2"),
+    TCPRoute,
+    validate_l4_route,
+    indexes=_ROUTE_INDEXES,
+)
 
-TLS_ROUTE = Kind(GroupKind(GATEWAY_API, "TLSRoute"), ("v1", "v1alpha3", "v1alpha2"), TLSRoute, validate_tls_route)
+TLS_ROUTE = Kind(
+    GroupKind(GATEWAY_API, "TLSRoute"),
+    ("v1", "v1alpha3", "v1alpha2"),
+    TLSRoute,
+    validate_tls_route,
+    indexes=_ROUTE_INDEXES,
+)
 
 UDP_ROUTE = Kind(GroupKind(GATEWAY_API, "UDPRoute"), ("v1alpha2",), UDPRoute, validate_l4_route)
 

@@ -12,7 +12,7 @@ from pilot.config.problem import ObjectRef
 from pilot.derive import Gather, derived, hub
 from pilot.mesh.lowering.gateway_api.attachments import ListenerAttachment, RejectionReason, attachments
 from pilot.mesh.lowering.gateway_api.converted_routes import converted_destinations, converted_rules
-from pilot.mesh.lowering.gateway_api.routes import RouteKey, all_routes
+from pilot.mesh.lowering.gateway_api.routes import RouteKey, route_buckets, routes_in
 from pilot.mesh.model.condition import Fault, StatusCondition, condition
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.nacks import nack_condition, nacks_of
@@ -77,11 +77,6 @@ def build_conditions(attachments: Iterable[ListenerAttachment], fault: Fault | N
 
 
 @derived
-def _all_routes(db: Mesh) -> tuple[RouteKey, ...]:
-    return all_routes(db)
-
-
-@derived
 def _accepting_listeners(db: Mesh, route: RouteKey) -> frozenset[Place] | None:
     return (
         frozenset(
@@ -93,12 +88,25 @@ def _accepting_listeners(db: Mesh, route: RouteKey) -> frozenset[Place] | None:
     )
 
 
-_by_route: Gather[RouteKey, [], frozenset[Place]] = Gather("listeners_of_routes", _all_routes, _accepting_listeners)
+_by_route: Gather[RouteKey, [int], frozenset[Place]] = Gather(
+    "listeners_of_routes", routes_in, _accepting_listeners, passed=lambda bucket: ()
+)
+
+
+@derived
+def _counts_in(db: Mesh, bucket: int) -> Mapping[Place, int] | None:
+    return Counter(place for places in _by_route(db, bucket).values() for place in places)
+
+
+_counts_by_bucket: Gather[int, [], Mapping[Place, int]] = Gather("routes_by_listener", route_buckets, _counts_in)
 
 
 @hub
 def _counts(db: Mesh) -> Mapping[Place, int]:
-    return Counter(place for places in _by_route(db).values() for place in places)
+    total: Counter[Place] = Counter()
+    for counts in _counts_by_bucket(db).values():
+        total.update(counts)
+    return total
 
 
 @derived

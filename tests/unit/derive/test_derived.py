@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
-from pilot.derive import Gather, Lookup, derived, hub
+from pilot.derive import Gather, Lookup, derived, hub, updated
 from testing.mesh.number_derivations import NumberDatabase, keys, number, numbers, sentence, sign
 
 
@@ -365,3 +366,34 @@ def test_mapping_order_is_part_of_its_value() -> None:
     node = world.watch(ordered_keys)
     assert world.set("n00000", 9) == [node]
     assert ordered_keys(world) == "n00001 n00002 n00000"
+
+
+@updated
+def signs_seen(db: NumberDatabase, previous: tuple[str, ...] | None, key: str) -> tuple[str, ...]:
+    return (*(previous or ()), sign(db, key))
+
+
+def test_updated_value_is_computed_from_the_previous_one() -> None:
+    db = NumberDatabase()
+    node = db.watch(signs_seen, "n00002")
+    assert node.value == ("+",)
+    db.set("n00002", -1)
+    db.refresh(node)
+    assert node.value == ("+", "-")
+    db.set("n00002", 5)
+    assert signs_seen(db, "n00002") == ("+", "-", "+")
+
+
+def test_key_list_is_sorted_after_few_and_many_changes() -> None:
+    db, rng = NumberDatabase(), random.Random(3)
+    names = [f"k{n:05}" for n in range(300)]
+    node = db.watch(keys)
+    for count in (1, 200, 3, 1, 100, 40, 2, 32, 33):
+        changed = rng.sample(names, count)
+        db.commit([(db.numbers, name, None if name in node.value else 1) for name in changed])
+        db.refresh(node)
+        assert list(node.value) == sorted(key for key, _ in db.numbers.rows())
+    db.commit([(db.numbers, "k00300", 1)])
+    db.commit([(db.numbers, "k00300", None)])
+    db.refresh(node)
+    assert "k00300" not in node.value

@@ -7,6 +7,7 @@ rules of several routes are merged: the most specific match is first, and the ol
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -16,13 +17,14 @@ from pilot.config.kinds.istio import VIRTUAL_SERVICE
 from pilot.config.networking.virtual_service import HTTPMatchRequest, HTTPRoute, VirtualService
 from pilot.config.object import EndpointPicker, Object, ObjectKey, Origin
 from pilot.config.problem import ObjectRef
-from pilot.derive import Gather, derived, hub
+from pilot.derive import Gather, derived, hub, updated
+from pilot.lib.long_tuples import replace_items
 from pilot.mesh.gateway_api.generated_names import merged_service, part_name
 from pilot.mesh.lowering.gateway_api.attachments import ListenerAttachment, attachments
 from pilot.mesh.lowering.gateway_api.converted_routes import converted_rules
 from pilot.mesh.lowering.gateway_api.http_rules import by_specificity
 from pilot.mesh.lowering.gateway_api.parents import mesh_hosts
-from pilot.mesh.lowering.gateway_api.routes import RouteKey, http_route_keys, route_binding
+from pilot.mesh.lowering.gateway_api.routes import RouteKey, http_route_buckets, http_routes_in, route_binding
 from pilot.mesh.tables.database import Mesh
 
 MAX_PARTS = 8192
@@ -33,11 +35,10 @@ MAX_PARTS = 8192
 MAX_RULES = 32_768
 """Maximum number of rules in all parts of the routes in a namespace. Each rule takes about 400 bytes."""
 FEW_PARTS = 1000
-"""Number of parts of a namespace up to which its rules are not counted, so that an edit of them affects its own route
-only."""
+"""Number of parts of a namespace up to which its rules are not limited."""
 
-BUCKETS = 128
-"""Number of buckets of the VirtualServices."""
+GROUPS = 128
+"""Number of groups of VirtualServices."""
 
 
 class RoutePart(NamedTuple):
@@ -101,7 +102,34 @@ def _hosts(db: Mesh, attachment: ListenerAttachment, hostnames: tuple[str, ...])
     )
 
 
-_all_parts: Gather[RouteKey, [], tuple[RoutePart, ...]] = Gather("parts_of_routes", http_route_keys, route_parts)
+_parts: Gather[RouteKey, [int], tuple[RoutePart, ...]] = Gather(
+    "parts_of_routes", http_routes_in, route_parts, passed=lambda bucket: ()
+)
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+class _Count(NamedTuple):
+    """The number of parts of some routes, and of the rules in all of these parts."""
+
+    parts: int = 0
+    rules: int = 0
+
+    def plus(self, other: _Count) -> _Count:
+        return _Count(self.parts + other.parts, self.rules + other.rules)
+
+
+@derived
+def _counts_in(db: Mesh, bucket: int) -> Mapping[str, _Count] | None:
+    """Return the counts for the routes in a bucket, by namespace."""
+    counts: dict[str, _Count] = {}
+    for route, parts in _parts(db, bucket).items():
+        count = _Count(len(parts), len(parts) * _rule_count(db, route, parts[0].mesh))
+        counts[route.namespace] = counts.get(route.namespace, _Count()).plus(count)
+    return counts
+
+
+_counts: Gather[int, [], Mapping[str, _Count]] = Gather("parts_by_namespace", http_route_buckets, _counts_in)
 
 
 @hub
@@ -110,18 +138,30 @@ def excess_parts(db: Mesh) -> Mapping[RouteKey, int]:
 
     Older routes take precedence.
     """
-    by_namespace: dict[str, list[tuple[RoutePart, ...]]] = {}
-    for parts in _all_parts(db).values():
-        by_namespace.setdefault(parts[0].route.namespace, []).append(parts)
+    totals: dict[str, _Count] = {}
+    for counts in _counts(db).values():
+        for namespace, count in counts.items():
+            totals[namespace] = totals.get(namespace, _Count()).plus(count)
     excess: dict[RouteKey, int] = {}
-    for routes in by_namespace.values():
-        if sum(map(len, routes)) > FEW_PARTS:
-            total = rules = 0
-            for parts in sorted(routes):
-                total += len(parts)
-                rules += len(parts) * _rule_count(db, parts[0].route, parts[0].mesh)
-                if total > MAX_PARTS or rules > MAX_RULES:
-                    excess[parts[0].route] = len(parts)
+    for namespace, count in totals.items():
+        if count.parts > MAX_PARTS or (count.parts > FEW_PARTS and count.rules > MAX_RULES):
+            excess |= _excess_in(db, namespace)
+    return excess
+
+
+def _excess_in(db: Mesh, namespace: str) -> dict[RouteKey, int]:
+    """Return the routes of a namespace that are beyond its limits. Not memoised."""
+    routes = [
+        parts
+        for bucket in http_route_buckets(db)
+        for route, parts in _parts(db, bucket).items()
+        if route.namespace == namespace
+    ]
+    excess, total = {}, _Count()
+    for parts in sorted(routes):
+        total = total.plus(_Count(len(parts), len(parts) * _rule_count(db, parts[0].route, parts[0].mesh)))
+        if total.parts > MAX_PARTS or total.rules > MAX_RULES:
+            excess[parts[0].route] = len(parts)
     return excess
 
 
@@ -130,81 +170,139 @@ def _rule_count(db: Mesh, route: RouteKey, mesh: bool) -> int:
     return len(converted_rules(db, route, mesh).rules)
 
 
+# -- the parts of a VirtualService -------------------------------------------------------------------------------------
+
+
 @hub
-def _parts_by_service(db: Mesh) -> Mapping[ObjectKey, tuple[RoutePart, ...]]:
-    """Return the parts of each VirtualService, keyed by VirtualService."""
+def _parts_in(db: Mesh, bucket: int) -> Mapping[ObjectKey, tuple[RoutePart, ...]] | None:
+    """Return the parts of the routes in a bucket, keyed by VirtualService, or None if there are none."""
     by_merge_key: dict[str, list[RoutePart]] = {}
     excess = excess_parts(db)
-    for parts in _all_parts(db).values():
-        for part in parts if parts[0].route not in excess else ():
+    for route, parts in _parts(db, bucket).items():
+        for part in parts if route not in excess else ():
             by_merge_key.setdefault(part.merge, []).append(part)
     ordered = ((merge, tuple(sorted(parts))) for merge, parts in by_merge_key.items())
-    return {ObjectKey(parts[0].route.namespace, merged_service(merge)): parts for merge, parts in ordered}
+    return {ObjectKey(parts[0].route.namespace, merged_service(merge)): parts for merge, parts in ordered} or None
+
+
+_parts_by_bucket: Gather[int, [], Mapping[ObjectKey, tuple[RoutePart, ...]]] = Gather(
+    "parts_by_service", http_route_buckets, _parts_in
+)
+
+
+@hub
+def _buckets_by_service(db: Mesh) -> Mapping[ObjectKey, tuple[int, ...]]:
+    """Return the buckets of the routes of each VirtualService."""
+    buckets: dict[ObjectKey, list[int]] = {}
+    for bucket, parts in _parts_by_bucket(db).items():
+        for key in parts:
+            buckets.setdefault(key, []).append(bucket)
+    return {key: tuple(numbers) for key, numbers in buckets.items()}
 
 
 @derived
 def _merged_keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    return tuple(_parts_by_service(db))
+    return tuple(_buckets_by_service(db))
 
 
 @derived
-def _buckets(db: Mesh) -> tuple[Mapping[ObjectKey, tuple[RoutePart, ...]], ...]:
-    """Return the parts in buckets, so that a new route affects one of them."""
-    buckets: tuple[dict[ObjectKey, tuple[RoutePart, ...]], ...] = tuple({} for _ in range(BUCKETS))
-    for key, parts in _parts_by_service(db).items():
-        buckets[hash(key) % BUCKETS][key] = parts
-    return buckets
+def _groups(db: Mesh) -> tuple[Mapping[ObjectKey, tuple[int, ...]], ...]:
+    """Return the buckets of the routes of each VirtualService in groups, so that a new VirtualService affects one of
+    them."""
+    groups: tuple[dict[ObjectKey, tuple[int, ...]], ...] = tuple({} for _ in range(GROUPS))
+    for key, buckets in _buckets_by_service(db).items():
+        groups[hash(key) % GROUPS][key] = buckets
+    return groups
 
 
 @hub
-def _bucket(db: Mesh, number: int) -> Mapping[ObjectKey, tuple[RoutePart, ...]]:
-    return _buckets(db)[number]
+def _group(db: Mesh, number: int) -> Mapping[ObjectKey, tuple[int, ...]]:
+    return _groups(db)[number]
 
 
 @derived
-def _parts_of(db: Mesh, key: ObjectKey) -> tuple[RoutePart, ...]:
-    return _bucket(db, hash(key) % BUCKETS).get(key, ())
+def _buckets_of(db: Mesh, key: ObjectKey) -> tuple[int, ...]:
+    return _group(db, hash(key) % GROUPS).get(key, ())
+
+
+# -- VirtualServices ---------------------------------------------------------------------------------------------------
+
+_SortedRule = tuple[tuple[int, ...], RoutePart, int, HTTPRoute]
+"""A rule, preceded by what it is sorted by: how specific it is, its part, and its position in the part."""
+_Parent = tuple[RoutePart, ObjectRef]
+"""A route, preceded by the first of its parts."""
+
+
+class _Rules(NamedTuple):
+    """The rules of parts, the routes to which the parts belong, and the pickers of the rules' destinations."""
+
+    rules: tuple[_SortedRule, ...] = ()
+    parents: tuple[_Parent, ...] = ()
+    pickers: tuple[tuple[RoutePart, tuple[tuple[str, EndpointPicker], ...]], ...] = ()
+
+
+@derived
+def _part_rules(db: Mesh, part: RoutePart) -> _Rules:
+    converted = converted_rules(db, part.route, part.mesh)
+    rules = [_at_port(rule, part.port) for rule in converted.rules] if part.port else converted.rules
+    return _Rules(
+        tuple((by_specificity(rule), part, position, rule) for position, rule in enumerate(rules)),
+        ((part, ObjectRef(*part.route)),),
+        ((part, converted.pickers),) if converted.pickers else (),
+    )
+
+
+@derived
+def _rules_in(db: Mesh, bucket: int, key: ObjectKey) -> _Rules:
+    """Return the rules of a VirtualService that are from routes in a bucket."""
+    by_part = [_part_rules(db, part) for part in (_parts_in(db, bucket) or {}).get(key, ())]
+    parents: dict[ObjectRef, _Parent] = {}
+    for of_part in by_part:
+        parents.setdefault(of_part.parents[0][1], of_part.parents[0])
+    return _Rules(
+        tuple(rule for of_part in by_part for rule in of_part.rules),
+        tuple(parents.values()),
+        tuple(pickers for of_part in by_part for pickers in of_part.pickers),
+    )
+
+
+class _MergedRules(NamedTuple):
+    """The rules in each bucket, and all of them, sorted."""
+
+    by_bucket: Mapping[int, _Rules]
+    merged: _Rules
+
+
+@updated
+def _merged_rules(db: Mesh, previous: _MergedRules | None, key: ObjectKey) -> _MergedRules:
+    before = previous or _MergedRules({}, _Rules())
+    by_bucket = {bucket: _rules_in(db, bucket, key) for bucket in _buckets_of(db, key)}
+    gone = [rules for bucket, rules in before.by_bucket.items() if by_bucket.get(bucket) is not rules]
+    new = [rules for bucket, rules in by_bucket.items() if before.by_bucket.get(bucket) is not rules]
+    merged = (
+        replace_items(items, [*chain(*(rules[n] for rules in gone))], [*chain(*(rules[n] for rules in new))])
+        for n, items in enumerate(before.merged)
+    )
+    return _MergedRules(by_bucket, _Rules(*merged))
 
 
 @derived
 def _merged(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
-    parts = _parts_of(db, key)
-    if not parts:
+    rules, parents, pickers = _merged_rules(db, key).merged
+    if not parents:
         return None
-    rules: list[tuple[tuple[int, ...], HTTPRoute]] = []
-    pickers: dict[str, EndpointPicker] = {}
-    for part in parts:
-        rules_of_part = _part_rules(db, part.route, part.mesh, part.port)
-        rules += rules_of_part.rules
-        pickers.update(rules_of_part.pickers)
-    rules.sort(key=itemgetter(0))
-    first, routes = parts[0], dict.fromkeys([part.route for part in parts])
+    first, _ = parents[0]
+    by_name: dict[str, EndpointPicker] = {}
+    for _, of_part in pickers:
+        by_name.update(of_part)
     return Object(
         VIRTUAL_SERVICE.id,
         key.namespace,
         key.name,
-        VirtualService(hosts=(first.host,), gateways=(first.gateway,), http=tuple([rule for _, rule in rules])),
+        VirtualService(hosts=(first.host,), gateways=(first.gateway,), http=tuple(map(itemgetter(-1), rules))),
         created=first.age[0],
-        origin=Origin(
-            semantics="gateway",
-            parents=tuple(ObjectRef(*route) for route in routes),
-            pickers=tuple(pickers.items()),
-        ),
+        origin=Origin(semantics="gateway", parents=tuple(map(itemgetter(-1), parents)), pickers=tuple(by_name.items())),
     )
-
-
-class _PartRules(NamedTuple):
-    """The rules of a part with the keys by which they are sorted, and the pickers of their destinations."""
-
-    rules: tuple[tuple[tuple[int, ...], HTTPRoute], ...]
-    pickers: tuple[tuple[str, EndpointPicker], ...]
-
-
-@derived
-def _part_rules(db: Mesh, route: RouteKey, mesh: bool, port: int) -> _PartRules:
-    converted = converted_rules(db, route, mesh)
-    rules = [_at_port(rule, port) for rule in converted.rules] if port else converted.rules
-    return _PartRules(tuple((by_specificity(rule), rule) for rule in rules), converted.pickers)
 
 
 def _at_port(rule: HTTPRoute, port: int) -> HTTPRoute:

@@ -22,9 +22,9 @@ def varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-def length_delimited(number: int, payload: bytes) -> bytes:
-    """Return a protobuf field with wire type 2: a message, string or bytes."""
-    return varint(number << 3 | 2) + varint(len(payload)) + payload
+def length_delimited(number: int, *payload: bytes) -> bytes:
+    """Return a protobuf field with wire type 2: a message, string or bytes. The payload is given in pieces."""
+    return b"".join((varint(number << 3 | 2), varint(sum(map(len, payload))), *payload))
 
 
 def _read_varint(data: bytes, offset: int) -> tuple[int, int]:

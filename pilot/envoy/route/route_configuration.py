@@ -19,9 +19,9 @@ _VIRTUAL_HOSTS = route_pb2.RouteConfiguration.VIRTUAL_HOSTS_FIELD_NUMBER
 _FALSE = wrappers_pb2.BoolValue()
 
 
-def virtual_host_field(virtual_host: bytes) -> bytes:
-    """Return a serialized virtual host, encoded as a field of its route configuration."""
-    return length_delimited(_VIRTUAL_HOSTS, virtual_host)
+def virtual_host_field(*pieces: bytes) -> bytes:
+    """Return a serialized virtual host, given in pieces, encoded as a field of its route configuration."""
+    return length_delimited(_VIRTUAL_HOSTS, *pieces)
 
 
 def build_route_configuration(name: str, virtual_hosts: Iterable[bytes]) -> Resource:

@@ -8,14 +8,13 @@ import msgspec
 
 from pilot.config.kinds.istio import DESTINATION_RULE
 from pilot.config.networking.destination_rule import has_consistent_hash
-from pilot.config.networking.virtual_service import HTTPMatchRequest
 from pilot.config.object import ObjectKey
 from pilot.derive import derived, hub
 from pilot.envoy.route.route_destination import DestinationKey, destination_key
 from pilot.lib.hosts import subset_of
 from pilot.mesh.model.facets import Labels
 from pilot.mesh.tables.database import Mesh
-from pilot.mesh.traffic.virtual_services import virtual_service
+from pilot.mesh.traffic.rule_traits import rule_traits
 
 
 class RouteDependencies(msgspec.Struct, frozen=True, cache_hash=True):
@@ -61,25 +60,17 @@ def merge_dependencies(dependencies: Iterable[RouteDependencies]) -> RouteDepend
 @derived
 def route_dependencies(db: Mesh, key: ObjectKey) -> RouteDependencies | None:
     """Return the dependencies of a VirtualService, or None if it has no HTTP rules."""
-    row = virtual_service(db, key)
-    if row is None or not row.spec.http:
+    traits = rule_traits(db, key)
+    if not traits:
         return None
-    matches = [m for rule in row.spec.http for m in rule.match]
-    destinations = dict.fromkeys(
-        [destination_key(d.destination) for rule in row.spec.http for d in rule.route if d.destination is not None]
-    )
-    mirrors = [m for rule in row.spec.http for m in (rule.mirror, *(m.destination for m in rule.mirrors)) if m]
+    destinations = dict.fromkeys([destination_key(to) for rule in traits for to in rule.destinations])
     return RouteDependencies(
-        conditional=all(rule.match and all(_is_conditional(m) for m in rule.match) for rule in row.spec.http),
-        source_namespace=any(m.source_namespace for m in matches),
-        source_labels=frozenset(k for m in matches for k in m.source_labels),
-        hosts=frozenset((*(k.host for k in destinations), *(m.host for m in mirrors))),
+        conditional=all(rule.conditional for rule in traits),
+        source_namespace=any(rule.source_namespace for rule in traits),
+        source_labels=frozenset().union(*(rule.source_labels for rule in traits)),
+        hosts=frozenset((*(k.host for k in destinations), *(to.host for rule in traits for to in rule.mirrors))),
         hash_candidates=tuple(k for k in destinations if may_use_consistent_hash(db, k.host)),
     )
-
-
-def _is_conditional(match: HTTPMatchRequest) -> bool:
-    return bool(match.port or match.gateways or match.source_labels or match.source_namespace)
 
 
 # -- hashing ---------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from pilot.mesh.traffic.route_limits import (
     chains_per_port,
     http_route_count,
 )
+from pilot.mesh.traffic.rule_traits import rule_traits
 from pilot.mesh.traffic.virtual_service_names import MESH, gateway_key
 from pilot.mesh.traffic.virtual_services import (
     PUBLIC,
@@ -61,12 +62,12 @@ def virtual_service_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
             *(below("spec", _check_match_gateways(virtual_service.spec)) if not is_derived else ()),
             *(below("spec", _check_destinations(db, virtual_service.spec, clients)) if not is_derived else ()),
             *(_check_passthrough(db, virtual_service.spec) if not is_derived else ()),
-            *below("spec", check_delegates(db, virtual_service)),
+            *(below("spec", check_delegates(db, virtual_service)) if not is_derived else ()),
             *below("spec", check_gateway_count(virtual_service.spec)),
             *below("spec.hosts", _check_hosts(db, virtual_service)),
             *below("spec.exportTo", check_export_to(db, virtual_service.spec.export_to)),
             *_check_delegated(db, virtual_service),
-            *below("spec", _check_claims(db, virtual_service.spec)),
+            *(below("spec", _check_claims(db, virtual_service.spec)) if not is_derived or _has_claims(db, key) else ()),
             *below("spec", _check_copies(db, virtual_service)),
         ),
     )
@@ -146,6 +147,10 @@ def _check_claims(db: Mesh, spec: VirtualService) -> Problems:
                 return
 
 
+def _has_claims(db: Mesh, key: ObjectKey) -> bool:
+    return any(traits.has_claims for traits in rule_traits(db, key))
+
+
 def _claims(spec: VirtualService) -> Iterator[str]:
     """Yield the paths of the matches that depend on a JWT claim."""
     for r, rule in enumerate(spec.http):
@@ -215,8 +220,10 @@ def _http_destinations(rule: HTTPRoute) -> Iterable[tuple[str, Destination | Non
 def _check_copies(db: Mesh, o: Object[VirtualService]) -> Problems:
     """Yield a problem if there are too many routes for the number of ports."""
     ports = max((len(numbers) for numbers in _ports(db, o)), default=1)
+    if ports <= 1:
+        return
     routes, chains = http_route_count(o.spec), chain_count(o.spec)
-    if ports > 1 and routes * ports > MAX_HTTP_ROUTES:
+    if routes * ports > MAX_HTTP_ROUTES:
         used = max(1, MAX_HTTP_ROUTES // routes)
         yield warning(
             "too-large",
@@ -224,7 +231,7 @@ def _check_copies(db: Mesh, o: Object[VirtualService]) -> Problems:
             f"{routes} routes on {ports} ports exceed {MAX_HTTP_ROUTES} routes in total; they are only used on the "
             f"first {used} ports",
         )
-    if ports > 1 and chains * ports > MAX_CHAINS:
+    if chains * ports > MAX_CHAINS:
         yield warning(
             "too-large",
             "tls" if o.spec.tls else "tcp",

@@ -20,7 +20,8 @@ from pilot.mesh.security.policies import GATEWAY_NAME, in_scope, proxy_policies
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.proxy_config import proxy_config
 from pilot.mesh.telemetry.telemetry import telemetry_facet
-from pilot.mesh.traffic.virtual_services import virtual_service, virtual_services_for
+from pilot.mesh.traffic.rule_traits import rule_traits
+from pilot.mesh.traffic.virtual_services import virtual_services_for
 
 HOUR = Duration.of(3600)
 _EDGE = ConnectionSettings(
@@ -153,10 +154,7 @@ def bound_services(db: Mesh, namespace: str, gateway: ObjectKey) -> tuple[Object
 
 @derived
 def _label_keys_of(db: Mesh, key: ObjectKey, _namespace: str, _gateway: ObjectKey) -> frozenset[str] | None:
-    row = virtual_service(db, key)
-    if row is None:
-        return None
-    return frozenset(label for rule in row.spec.http for m in rule.match for label in m.source_labels) or None
+    return frozenset().union(*(traits.source_labels for traits in rule_traits(db, key))) or None
 
 
 _label_keys_by_service: Gather[ObjectKey, [str, ObjectKey], frozenset[str]] = Gather(

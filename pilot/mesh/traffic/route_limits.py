@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from pilot.config.networking.virtual_service import VirtualService
 
 MAX_HTTP_ROUTES = 32_768
@@ -13,7 +15,8 @@ MAX_CHAINS = 8192
 
 def http_route_count(spec: VirtualService) -> int:
     """Return the number of HTTP routes on a port."""
-    return sum([len(rule.match) or 1 for rule in spec.http])
+    matches = [*map(len, map(attrgetter("match"), spec.http))]
+    return sum(matches) + matches.count(0)
 
 
 def chain_count(spec: VirtualService) -> int:

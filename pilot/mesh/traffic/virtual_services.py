@@ -95,7 +95,7 @@ def virtual_service(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
     row = qualified(db, key)
     if row is None or not row.spec.hosts:
         return None
-    if not any(rule.delegate for rule in row.spec.http):
+    if is_made_of_routes(row) or not any(rule.delegate for rule in row.spec.http):
         return row
     delegated = _delegations(db, key)
     rules = (delegated[index].rules if rule.delegate else (rule,) for index, rule in enumerate(row.spec.http))

@@ -8,6 +8,7 @@ serialized virtual hosts. After an edit to one VirtualService, only its own rout
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from envoy.config.route.v3 import route_components_pb2
 
@@ -17,7 +18,7 @@ from pilot.envoy.http_filter.prebuilt_http_filters import STATEFUL_SESSION_FILTE
 from pilot.envoy.names import gateway_routes, gateway_tls_routes
 from pilot.envoy.resource import Resource
 from pilot.envoy.route.gateway.gateway_host_plan import BoundVirtualService, GatewayHostKey, ServerHosts, plan_hosts
-from pilot.envoy.route.gateway.gateway_route_sources import RouteBytes, RouterContextKey, host_session, source_routes
+from pilot.envoy.route.gateway.gateway_route_sources import RouterContextKey, SourceRoutes, host_session, source_routes
 from pilot.envoy.route.route_configuration import build_route_configuration, virtual_host_field
 from pilot.envoy.route.sticky_session import StickySession, build_sticky_session
 from pilot.envoy.route.virtual_service_routes import has_routes
@@ -125,15 +126,15 @@ def _virtual_host(
     router = RouterContextKey(
         routing.scope, routing.labels, routing.sources, routing.forwarded_host, _advertises_http3(db, key, routing)
     )
-    routes = [route for source in host_key.sources for route in source_routes(db, source, router)]
+    routes = [source_routes(db, source, router) for source in host_key.sources]
     session = host_session(db, host_key.domains[0], host_key.sources[0], router) if host_key.sources else None
-    return virtual_host_field(build_gateway_host(host_key, routes, routing.attempt_count, session))
+    return virtual_host_field(*build_gateway_host(host_key, routes, routing.attempt_count, session))
 
 
 def build_gateway_host(
-    host_key: GatewayHostKey, routes: Sequence[RouteBytes], attempt_count: bool, session: StickySession | None = None
-) -> bytes:
-    """Return the serialized virtual host.
+    host_key: GatewayHostKey, routes: Sequence[SourceRoutes], attempt_count: bool, session: StickySession | None = None
+) -> tuple[bytes, ...]:
+    """Return the pieces of the serialized virtual host. `routes` are those of each source.
 
     Routes that match every request come last, because they hide the routes after them.
     """
@@ -147,9 +148,8 @@ def build_gateway_host(
     )
     if session is not None:
         host.typed_per_filter_config[STATEFUL_SESSION_FILTER].CopyFrom(build_sticky_session(session))
-    specific = [route.field for route in routes if not route.catch_all]
-    catch_all = [route.field for route in routes if route.catch_all]
-    return b"".join((host.SerializeToString(deterministic=True), *specific, *catch_all))
+    specific = chain.from_iterable([of_source.specific for of_source in routes])
+    return (host.SerializeToString(deterministic=True), *specific, *(of_source.catch_all for of_source in routes))
 
 
 @derived

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
+from itertools import chain
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -29,16 +31,20 @@ from pilot.mesh.registry.service_lookup import destination_ref, visible_service
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.destination_rules import destination_rule
 from pilot.mesh.traffic.route_limits import has_routes_at
+from pilot.mesh.traffic.rule_traits import MANY_RULES, ByRule
 from pilot.mesh.traffic.virtual_services import virtual_service
 
 _ROUTES = route_components_pb2.VirtualHost.ROUTES_FIELD_NUMBER
 
 
-class RouteBytes(NamedTuple):
-    """A route, encoded as a field of its virtual host. `catch_all` is set if the route matches every request."""
+class SourceRoutes(NamedTuple):
+    """The routes of a source, each encoded as a field of its virtual host.
 
-    field: bytes
-    catch_all: bool
+    `catch_all` is the route that matches every request, which is the last one, or b"" if there is none.
+    """
+
+    specific: tuple[bytes, ...] = ()
+    catch_all: bytes = b""
 
 
 class RouterContextKey(msgspec.Struct, frozen=True, cache_hash=True):
@@ -54,46 +60,60 @@ class RouterContextKey(msgspec.Struct, frozen=True, cache_hash=True):
     alt_svc: bool
 
 
-class RuleRoutes:
-    """The routes of the rules of a VirtualService, as far as they have been built, by the identity of the rule.
+class _BuiltRule(NamedTuple):
+    """The routes of a rule. `is_last` is set if the rules after it have no routes, because it matches every request."""
 
-    An edit of one of many HTTPRoutes with the same host changes one rule of their VirtualService, and the objects of
-    the others stay. Besides the rule, routes depend only on the VirtualService without its rules (`header`) and on the
-    context. As long as both are equal, they are not built again. Routes do not affect equality.
+    specific: tuple[bytes, ...]
+    catch_all: bytes
+    is_last: bool
+
+
+class RuleRoutes:
+    """The routes of the rules of a VirtualService, as far as they have been built.
+
+    Besides the rule, routes depend only on the VirtualService without its rules (`header`) and on the context. As long
+    as both are equal, they are not built again. Routes do not affect equality.
     """
 
     __slots__ = ("_by_rule", "_context", "_header")
 
     def __init__(self, header: Object[VirtualService], context: RouteContext) -> None:
         self._header, self._context = header, context
-        self._by_rule: dict[int, tuple[HTTPRoute, tuple[RouteBytes, ...]]] = {}
+        self._by_rule: ByRule[_BuiltRule] = ByRule()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RuleRoutes) and (self._header, self._context) == (other._header, other._context)
 
     __hash__ = None  # type: ignore[assignment]
 
-    def built(self, rule: HTTPRoute) -> tuple[RouteBytes, ...] | None:
-        """Return the routes of a rule, or None if they have not been built."""
-        entry = self._by_rule.get(id(rule))
-        return entry[1] if entry is not None else None
+    def routes(self, rules: tuple[HTTPRoute, ...]) -> Generator[None, None, SourceRoutes]:
+        """Return the routes of rules, up to the first rule that matches every request. They are built in steps."""
+        entries = self._by_rule.find(rules)
+        metadata, start = build_metadata(self._header.key), 0
+        for position in [n for n, entry in enumerate(entries) if entry is None] if None in entries else ():
+            if any(entry is not None and entry[1].is_last for entry in entries[start:position]):
+                break
+            built = yield from self._build(rules[position], metadata)
+            entries[position], start = self._by_rule.set(rules[position], built), position
+        self._by_rule.forget_others(rules)
+        used = [*map(_BUILT, filter(None, entries))]
+        is_last = [*map(_IS_LAST, used)]
+        if True in is_last:
+            used = used[: is_last.index(True) + 1]
+        return SourceRoutes(tuple(chain.from_iterable(map(_SPECIFIC, used))), used[-1].catch_all if used else b"")
 
-    def build(self, rule: HTTPRoute, metadata: base_pb2.Metadata) -> Iterator[RouteBytes]:
-        """Build the routes of a rule. The last one may be a catch-all."""
-        routes = []
+    def _build(self, rule: HTTPRoute, metadata: base_pb2.Metadata) -> Generator[None, None, _BuiltRule]:
+        specific: list[bytes] = []
         for route in build_rule(self._header, rule, self._context, metadata):
             field = length_delimited(_ROUTES, route.SerializeToString(deterministic=True))
-            routes.append(RouteBytes(field, is_catch_all(route.match)))
-            yield routes[-1]
-            if routes[-1].catch_all:
-                break
-        self._by_rule[id(rule)] = rule, tuple(routes)
+            yield
+            if is_catch_all(route.match):
+                return _BuiltRule(tuple(specific), field, is_last=True)
+            specific.append(field)
+        return _BuiltRule(tuple(specific), b"", is_last=not rule.match)
 
-    def forget_others(self, rules: tuple[HTTPRoute, ...]) -> None:
-        """Forget the routes of rules that are no longer in the VirtualService."""
-        if len(self._by_rule) > len(rules):
-            ids = set(map(id, rules))
-            self._by_rule = {key: entry for key, entry in self._by_rule.items() if key in ids}
+
+_BUILT, _SPECIFIC, _IS_LAST = itemgetter(1), attrgetter("specific"), attrgetter("is_last")
 
 
 def _rule_routes(db: Mesh, source: RouteSourceKey, router: RouterContextKey) -> RuleRoutes | None:
@@ -127,10 +147,6 @@ def _rule_routes(db: Mesh, source: RouteSourceKey, router: RouterContextKey) -> 
     return RuleRoutes(Object(row.kind, row.namespace, row.name, VirtualService(), origin=origin), context)
 
 
-_MANY_RULES = 20
-"""Number of rules from which it is worth the memory to keep the routes by rule."""
-
-
 @derived
 def _memoised_rule_routes(db: Mesh, source: RouteSourceKey, router: RouterContextKey) -> RuleRoutes | None:
     """Return the routes of a source by rule."""
@@ -138,31 +154,17 @@ def _memoised_rule_routes(db: Mesh, source: RouteSourceKey, router: RouterContex
 
 
 @derived_in_steps
-def source_routes(
-    db: Mesh, source: RouteSourceKey, router: RouterContextKey
-) -> Generator[None, None, tuple[RouteBytes, ...]]:
+def source_routes(db: Mesh, source: RouteSourceKey, router: RouterContextKey) -> Generator[None, None, SourceRoutes]:
     """Return the routes of a source, in order. There are none on a port beyond the limit for the VirtualService."""
     row, ports = virtual_service(db, source.virtual_service), gateway_ports(db, source.gateway)
     if row is None:
-        return ()
-    by_rule = (_memoised_rule_routes if len(row.spec.http) > _MANY_RULES else _rule_routes)(db, source, router)
+        return SourceRoutes()
+    by_rule = (_memoised_rule_routes if len(row.spec.http) > MANY_RULES else _rule_routes)(db, source, router)
     if by_rule is None:
-        return ()
+        return SourceRoutes()
     if source.port in ports and not has_routes_at(row.spec, ports.index(source.port)):
-        return ()
-    metadata, routes = build_metadata(row.key), list[RouteBytes]()
-    for rule in row.spec.http:
-        built = by_rule.built(rule)
-        if built is not None:
-            routes += built
-        else:
-            for route in by_rule.build(rule, metadata):
-                routes.append(route)
-                yield
-        if not rule.match or (routes and routes[-1].catch_all):
-            break
-    by_rule.forget_others(row.spec.http)
-    return tuple(routes)
+        return SourceRoutes()
+    return (yield from by_rule.routes(row.spec.http))
 
 
 def _consistent_hash(db: Mesh, key: DestinationKey, router: RouterContextKey) -> ConsistentHashLB | None:

@@ -28,6 +28,7 @@ from pilot.kube.deep_json import decode_any_depth
 from pilot.kube.pages import read_pages
 from pilot.lib.backoff import Backoff
 from pilot.lib.logging.log import scope
+from pilot.lib.long_tuples import changed_items
 from pilot.lib.tasks import cancel_tasks
 from pilot.mesh.status.object_status import Status, object_status, object_with_status, objects_with_status
 from pilot.mesh.status.plain_status import MESH_CONTROLLER, plain_status
@@ -76,6 +77,7 @@ class StatusController:
         self._path_of, self._is_ours, self._origin = path_of, is_ours, origin
         self._reconciler: Reconciler[ObjectRef] = Reconciler("status of", self._reconcile, backoff, rng)
         self._list_node: Node | None = None
+        self._listed: tuple[ObjectRef, ...] = ()
         self._nodes: dict[ObjectRef, Node] = {}
         self._refs: dict[Node, ObjectRef] = {}
 
@@ -103,12 +105,13 @@ class StatusController:
         assert self._list_node is not None
         self._db.refresh(self._list_node)
         all_refs = () if self._list_node.value is UNSET else self._list_node.value
-        refs = {ref for ref in all_refs if ref.kind in self._kinds}
-        for ref in self._nodes.keys() - refs:
+        gone, added = changed_items(self._listed, all_refs)
+        self._listed = all_refs
+        for ref in self._nodes.keys() & gone:
             node = self._nodes.pop(ref)
             del self._refs[node]
             self._db.unwatch(node)
-        new = refs - self._nodes.keys()
+        new = {ref for ref in added if ref.kind in self._kinds}
         for ref in sorted(new):
             node = self._nodes[ref] = self._db.watch(object_status, ref)
             self._refs[node] = ref
@@ -128,7 +131,7 @@ class StatusController:
             list_node, self._list_node = self._list_node, None
             for node in (list_node, *self._refs):
                 self._db.unwatch(node)
-            self._nodes, self._refs = {}, {}
+            self._listed, self._nodes, self._refs = (), {}, {}
             await cancel_tasks(writing)
 
     async def _enqueue_differing(self) -> None:

@@ -8,6 +8,7 @@ from pilot.derive import UNSET, Node, Paused
 from pilot.ingest.batch import Clock, Timer
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import Duration
+from pilot.lib.long_tuples import changed_items
 from pilot.lib.time_slice import time_slice
 from pilot.mesh.analysis.check import Check
 from pilot.mesh.tables.database import Mesh
@@ -20,14 +21,15 @@ SLICE = 50  # subjects checked before other tasks run, unless they take longer t
 class _Kind:
     """A check and its subjects.
 
-    `keys` is the node that lists the subjects, and `problems` maps each evaluated subject to the node with its
-    problems.
+    `keys` is the node that lists the subjects, and `listed` are those that it listed last. `problems` maps each
+    evaluated subject to the node with its problems.
     """
 
-    __slots__ = ("check", "keys", "problems")
+    __slots__ = ("check", "keys", "listed", "problems")
 
     def __init__(self, check: Check, keys: Node) -> None:
         self.check, self.keys = check, keys
+        self.listed: tuple[Hashable, ...] = ()
         self.problems: dict[Hashable, Node] = {}
 
 
@@ -105,16 +107,20 @@ class Checking:
         """Refresh the list of a check's subjects, and drop subjects that no longer exist. Return whether all of them
         are dropped."""
         self._db.refresh(kind.keys)
-        listed: dict[Hashable, None] = dict.fromkeys(() if kind.keys.value is UNSET else kind.keys.value)
-        for key in [key for key in kind.problems if key not in listed]:
-            node = kind.problems.pop(key)
+        listed: tuple[Hashable, ...] = () if kind.keys.value is UNSET else kind.keys.value
+        gone, new = changed_items(kind.listed, listed)
+        for key in gone:
+            self._due.pop((kind, key), None)
+            node = kind.problems.pop(key, None)
+            if node is None:
+                continue
             del self._subjects[node]
             self._db.unwatch(node)
             self._problems.replace(kind.check.place(key), ())
             if must_pause():
                 return False
-        self._due = {subject: None for subject in self._due if subject[0] is not kind or subject[1] in listed}
-        self._due.update(((kind, key), None) for key in listed if key not in kind.problems)
+        self._due.update(((kind, key), None) for key in new)
+        kind.listed = listed
         return True
 
     def _check(self, kind: _Kind, key: Hashable) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pilot.derive import Node
 from pilot.envoy.plans.proxy_plan import proxy_plan
+from pilot.lib.long_tuples import changed_items
 from pilot.lib.xds_types import ROUTE
 from pilot.mesh.analysis.listed import CHECKS
 from pilot.mesh.status.object_status import object_status, objects_with_status
@@ -49,7 +52,7 @@ class GatewayFront:
         self.groups = [self.mesh.watch(group.fn, *group.args) for group in proxy_plan(self.mesh, node_id).groups[ROUTE]]
         self._status_objects = self.mesh.watch(objects_with_status)
         self._keys = {self.mesh.watch(check.keys): check for check in CHECKS}
-        self._watched: set[object] = set()
+        self._listed: dict[Node, tuple[Any, ...]] = {}
         self.set(rows)
 
     def set(self, rows: Rows) -> None:
@@ -64,10 +67,10 @@ class GatewayFront:
         if node is not self._status_objects and node not in self._keys:
             return
         derivation = object_status if node is self._status_objects else self._keys[node].problems
-        for key in node.value:
-            if (derivation, key) not in self._watched:
-                self._watched.add((derivation, key))
-                self.mesh.watch(derivation, key)
+        _, new = changed_items(self._listed.get(node, ()), node.value)
+        self._listed[node] = node.value
+        for key in new:
+            self.mesh.watch(derivation, key)
 
     def pieces(self) -> list[bytes]:
         """Return the byte pieces of a response with all route configurations."""

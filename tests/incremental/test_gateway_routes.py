@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable
+from types import FrameType
 
 import pytest
 
@@ -11,6 +13,7 @@ from pilot.derive import Database, Node
 from pilot.derive.patched import Patched
 from pilot.mesh.lowering.gateway_api.http_services import virtual_services_of_http_routes
 from testing.mesh.gateway_front import GatewayFront, route
+from testing.mesh.world import Rows
 
 
 def front_with(routes: int, host: str = "") -> GatewayFront:
@@ -49,8 +52,37 @@ def test_edit_refreshes_a_constant_number_of_nodes(monkeypatch: pytest.MonkeyPat
     assert costs[0] == costs[1]
     assert costs[0][1] < 40
     assert costs[0][0]["route_status"] == 1
-    others = ("_planned_block", "_merged_keys", "_parts_of")
+    others = ("_planned_block", "_merged_keys", "_buckets_of")
     assert not any(name in costs[0][0] for name in others), "these belong to other routes"
+
+
+def count_calls(front: GatewayFront, rows: Rows) -> int:
+    """Count the calls of functions in a commit and the refreshes after it."""
+    count = 0
+
+    def count_call(frame: FrameType, event: str, arg: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(count_call)
+    try:
+        front.set(rows)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_change_of_one_route_of_a_shared_host_calls_nothing_for_the_others() -> None:
+    costs: list[tuple[int, ...]] = []
+    for routes in (300, 1100):
+        front = front_with(routes, "shared.com")
+        front.mesh.collect()  # what the first load no longer needs
+        without, new = virtual_hosts(front), route(routes, "/new", "shared.com")
+        changes = new, route(routes, "/edited", "shared.com"), dict.fromkeys(new)
+        costs.append(tuple(count_calls(front, change) for change in changes))  # type: ignore[arg-type]
+        assert virtual_hosts(front) == without
+    growths = [(many - few) / 800 for few, many in zip(*costs, strict=True)]
+    assert max(growths) < 1, "calls for each existing route, when one is added, edited and deleted"
 
 
 def test_new_route_refreshes_few_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ ztunnels.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 from pilot.config.group_kind import GroupKind
@@ -28,7 +29,8 @@ from pilot.config.kinds.istio import AUTHORIZATION_POLICY, SERVICE_ENTRY, WORKLO
 from pilot.config.kinds.kubernetes import INGRESS, SERVICE
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef
-from pilot.derive import derived
+from pilot.derive import derived, updated
+from pilot.lib.long_tuples import Mapped, map_items
 from pilot.mesh.ambient.conditions import (
     policy_conditions,
     service_conditions,
@@ -182,6 +184,9 @@ AMBIENT_KINDS = tuple(_CONDITIONS)
 """Kinds whose conditions report on waypoints and ztunnels."""
 
 
+_Refs = Mapped[ObjectKey, ObjectRef]
+
+
 @derived
 def objects_with_status(db: Mesh) -> tuple[ObjectRef, ...]:
     """Return the references of all objects that may have a status.
@@ -191,7 +196,12 @@ def objects_with_status(db: Mesh) -> tuple[ObjectRef, ...]:
     """
     kinds = KINDS if db.settings.gateway_api.enabled else (INGRESS.id,)
     ambient_kinds = AMBIENT_KINDS if db.settings.ambient.enabled and db.settings.ambient.status else ()
-    return tuple(ObjectRef(kind, *key) for kind in (*kinds, *ambient_kinds) for key in _listed(kind).all_keys(db))
+    return tuple(chain.from_iterable(_refs_of(db, kind).results for kind in (*kinds, *ambient_kinds)))
+
+
+@updated
+def _refs_of(db: Mesh, previous: _Refs | None, kind: GroupKind) -> _Refs:
+    return map_items(lambda key: ObjectRef(kind, *key), _listed(kind).all_keys(db), previous or Mapped())
 
 
 def _listed(kind: GroupKind) -> ListedKind:

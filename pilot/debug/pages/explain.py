@@ -241,11 +241,11 @@ def _swapped(sources: Sources, query: Query) -> Refused | None:
     if not proxy or not resource:
         return None
     try:
-        found = find_connection(sources, resource, query.get("namespace", "")).proxy.id
+        proxy_id = find_connection(sources, resource, query.get("namespace", "")).proxy.id
     except Refused:
         return None
-    text = f"no connected proxy is named {proxy!r}, but {resource!r} is the proxy {found}"
-    return Refused(404, f"{text}; specify the proxy first: pilotctl explain {found} {shlex.quote(proxy)}\n")
+    text = f"no connected proxy is named {proxy!r}, but {resource!r} is the proxy {proxy_id}"
+    return Refused(404, f"{text}; specify the proxy first: pilotctl explain {proxy_id} {shlex.quote(proxy)}\n")
 
 
 def _refuse(proxy: str, name: str, names: list[str], why: str) -> NoReturn:

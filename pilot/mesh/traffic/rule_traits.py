@@ -22,7 +22,7 @@ MANY_RULES = 20
 
 
 class ByRule(Generic[T]):
-    """What has been computed from each rule of a VirtualService, by the identity of the rule.
+    """Values computed from each rule of a VirtualService, by the identity of the rule.
 
     An edit of one of many HTTPRoutes with the same host changes one rule of their VirtualService, and the objects of
     the others stay.

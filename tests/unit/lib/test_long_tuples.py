@@ -25,9 +25,9 @@ def test_replaced_items_are_sorted_among_the_others(size: int, changes: int) -> 
     rng.shuffle(names)
     items = tuple(sorted(names[:size]))
     removed, added = rng.sample(items, min(size, changes)), names[size:]
-    kept = removed[:2]  # removed and added again
-    result = replace_items(items, removed, [*added, *kept])
-    assert list(result) == sorted({*items} - {*removed} | {*added, *kept})
+    again = removed[:2]  # removed and added
+    result = replace_items(items, removed, [*added, *again])
+    assert list(result) == sorted({*items} - {*removed} | {*added, *again})
 
 
 @pytest.mark.parametrize(

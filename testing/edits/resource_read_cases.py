@@ -213,7 +213,7 @@ CASES = (
         [entry("out.example.com", CANARY, WEIGHTS[1])],
     ),
     ReadCase(
-        f"{VIEWS}/ambient/attachments.py _own_pods Pod.all_keys",
+        f"{VIEWS}/ambient/attachments.py _reachable_pods Pod.all_keys",
         WAYPOINT_FOR_ALL,
         [object_rows(pod("user", "10.1.0.60", labels=f"{{{WAYPOINT_USER}}}"))],
     ),

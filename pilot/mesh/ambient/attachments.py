@@ -27,9 +27,11 @@ from pilot.mesh.model.waypoint import (
     Traffic,
     WaypointAttachment,
 )
+from pilot.mesh.registry.networks import cluster_network
 from pilot.mesh.registry.service_settings import service_rules
 from pilot.mesh.registry.services import service, service_refs
 from pilot.mesh.security.policies import GATEWAY_NAME
+from pilot.mesh.tables.clusters import is_included
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.namespaces import namespace_annotations, namespace_labels
 
@@ -243,8 +245,16 @@ def services_of_waypoint(db: Mesh, key: ObjectKey) -> tuple[ServiceRef, ...]:
 
 
 @derived
-def _own_pods(db: Mesh) -> tuple[RegistryKey, ...]:
-    return tuple(key for key in POD.all_keys(db) if key.cluster == db.settings.registry.cluster_id)
+def _reachable_pods(db: Mesh) -> tuple[RegistryKey, ...]:
+    """Return the Pods that ztunnels receive as workloads of their own: those in the network of the local cluster."""
+    keys = POD.all_keys(db)
+    network = cluster_network(db, db.settings.registry.cluster_id)
+    clusters = {
+        cluster
+        for cluster in sorted({key.cluster for key in keys})
+        if is_included(db, cluster) and cluster_network(db, cluster) == network
+    }
+    return tuple(key for key in keys if key.cluster in clusters)
 
 
 @derived
@@ -253,7 +263,9 @@ def _waypoint_of_pod(db: Mesh, key: RegistryKey) -> ObjectKey | None:
     return workload_attachment(db, subject_of(row.namespace, row.labels)).waypoint if row is not None else None
 
 
-_attached_pods: Gather[RegistryKey, [], ObjectKey] = Gather("attached pods", _own_pods, _waypoint_of_pod, hub=True)
+_attached_pods: Gather[RegistryKey, [], ObjectKey] = Gather(
+    "attached pods", _reachable_pods, _waypoint_of_pod, hub=True
+)
 
 
 @hub
@@ -266,5 +278,5 @@ def _pods_by_waypoint(db: Mesh) -> Mapping[ObjectKey, tuple[RegistryKey, ...]]:
 
 @derived
 def pods_of_waypoint(db: Mesh, key: ObjectKey) -> tuple[RegistryKey, ...]:
-    """Return the Pods in the local cluster whose workloads use a waypoint."""
+    """Return the Pods whose workloads use a waypoint, in all clusters on the network of the local one."""
     return _pods_by_waypoint(db).get(key, ())

@@ -16,8 +16,9 @@ from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, EXTENSION, LISTENER
 from pilot.mesh.model.endpoint import Locality
 from pilot.mesh.model.proxy import Proxy
+from testing.clients.ztunnel import messages
 from testing.mesh.objects import Plain, at, endpoint_slice, make, pod, world
-from testing.mesh.world import World, proxy
+from testing.mesh.world import World, proxy, rows_of
 
 GATEWAY_NAME = "gateway.networking.k8s.io/gateway-name"
 API = "gateway.networking.k8s.io/v1"
@@ -240,6 +241,30 @@ def test_waypoint_traffic_types(traffic: str, service: int, direct: int) -> None
 def test_declared_workloads_can_use_a_waypoint(workload: Plain) -> None:
     assert "10.9.0.1" in str(main_listener(proxy_resources(*waypoint("workload"), workload))["filterChainMatcher"])
     assert "10.9.0.1" not in str(main_listener(proxy_resources(*waypoint("service"), workload))["filterChainMatcher"])
+
+
+@pytest.mark.parametrize(
+    ("environ", "network", "serves"),
+    [
+        ({"AMBIENT_ENABLE_MULTI_NETWORK": "true"}, "here", True),
+        ({"AMBIENT_ENABLE_MULTI_NETWORK": "true"}, "there", False),
+        ({}, "here", False),
+    ],
+)
+def test_waypoint_serves_the_pods_of_other_clusters_that_ztunnels_reach_through_it(
+    environ: dict[str, str], network: str, serves: bool
+) -> None:
+    def system(network: str) -> Plain:
+        return make("Namespace", "istio-system", labels=f"{{topology.istio.io/network: {network}}}")
+
+    env = world(*waypoint("workload"), system("here"), **AMBIENT, **environ)
+    remote = pod("far", "10.2.0.1", "a", "{serviceAccountName: far}", "{istio.io/use-waypoint: w}")
+    env.set(rows_of([remote, system(network)], "other"))
+    assert ("10.2.0.1" in str(main_listener(world_resources(env))["filterChainMatcher"])) == serves
+    sent = messages(env).get("other//Pod/a/far")
+    assert (sent is not None and sent.waypoint.hostname.hostname == "w.a.svc.cluster.local") == serves
+    env.set(dict.fromkeys(rows_of([remote], "other")))
+    assert "10.2.0.1" not in str(main_listener(world_resources(env))["filterChainMatcher"])
 
 
 def test_waypoint_without_services_forwards_nothing() -> None:

@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from pilot.config.kubernetes.pod import Pod
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.mesh.mesh_networks import MeshNetworks
+from pilot.config.object import Object
 from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.ingest.decode import Decoded, decode_document
 from pilot.ingest.files.chunks import split
@@ -18,8 +20,9 @@ from pilot.ingest.files.documents import Document, SyntaxFault, read_chunk, read
 from pilot.ingest.files.file_decoder import repeated_keys
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.ingest.namespace_filter import Edit, NamespaceFilter
+from pilot.ingest.pod_templates import pod_templates
 from pilot.mesh.analysis.check import Check
-from pilot.mesh.tables.database import EVERY_ACCOUNT, MESH_CONFIG, Mesh
+from pilot.mesh.tables.database import EVERY_ACCOUNT, MESH_CONFIG, POD_TEMPLATES, Mesh
 from pilot.settings.mesh import MeshSettings
 
 OnStep = Callable[[str, int, int], None]
@@ -38,7 +41,8 @@ class ReadObjects:
     """Objects read from files, as table edits, with the location of each object and the validation problems.
 
     `count` is the number of objects in the files, valid or not, of which `ignored` belong to kinds that a mesh does not
-    use. `documents` contains the documents with their files.
+    use. `documents` contains the documents with their files. `templates` contains the Pod templates of workloads, by
+    workload.
     """
 
     edits: list[Edit] = dataclasses.field(default_factory=list)
@@ -47,6 +51,7 @@ class ReadObjects:
     count: int = 0
     ignored: int = 0
     documents: list[tuple[str, Document]] = dataclasses.field(default_factory=list)
+    templates: dict[ObjectRef, Object[Pod]] = dataclasses.field(default_factory=dict)
 
 
 def _ignore(step: str, done: int, total: int) -> None:
@@ -91,6 +96,7 @@ def _read(file: str, data: bytes) -> Iterator[tuple[list[Document], int]]:
 
 
 def _add(objects: ReadObjects, file: str, document: Document) -> None:
+    objects.templates.update(pod_templates(document.plain))
     decoded: Decoded = decode_document(document.plain, file, document.line_of, strict=True)
     objects.count += decoded.total
     objects.ignored += decoded.ignored
@@ -123,6 +129,8 @@ def _add(objects: ReadObjects, file: str, document: Document) -> None:
 def add_surroundings(objects: ReadObjects, plains: Iterable[object]) -> None:
     """Add the objects of a cluster, except those that are also in the files. Their own problems are not reported."""
     for plain in plains:
+        for ref, template in pod_templates(plain):
+            objects.templates.setdefault(ref, template)
         for entry in decode_document(plain).entries:
             ref = entry.object.ref
             if ref not in objects.places:
@@ -151,7 +159,12 @@ def analyze(
     `on_step` is called with the number of objects that have been checked.
     """
     mesh = Mesh(settings)
-    edits: list[Edit] = [(MESH_CONFIG, "mesh", mesh_config), (MESH_CONFIG, "networks", MeshNetworks()), *objects.edits]
+    edits: list[Edit] = [
+        (MESH_CONFIG, "mesh", mesh_config),
+        (MESH_CONFIG, "networks", MeshNetworks()),
+        *objects.edits,
+        *((POD_TEMPLATES, ref, template) for ref, template in objects.templates.items()),
+    ]
     mesh.commit([(mesh.tables[table], key, row) for table, key, row in NamespaceFilter(mesh).admit(edits)])
     mesh.commit([(mesh.secret_access, EVERY_ACCOUNT, True), (mesh.clock, "now", time.time())])
     subjects = [(check, key) for check in checks for key in check.keys(mesh)]

@@ -25,7 +25,7 @@ from pilot.envoy.plans.resource_group import Group, ProxyPlan
 from pilot.lib.protobuf.fault import Violation, as_written, shown
 from pilot.lib.xds_types import EXTENSION
 from pilot.mesh.analysis.check import Check, attribute
-from pilot.mesh.analysis.selector import check_selector, format_labels, has_workloads, selected_anywhere
+from pilot.mesh.analysis.selector import check_selector, check_selector_anywhere
 from pilot.mesh.model.facets import PatchFacet, PatchKey
 from pilot.mesh.proxies.patches import configured_patch, selecting_filters
 from pilot.mesh.tables.database import Mesh
@@ -172,8 +172,8 @@ def _check_selector(db: Mesh, row: Object[EnvoyFilter]) -> Problems:
     labels = row.spec.workload_selector.labels if row.spec.workload_selector is not None else {}
     if row.namespace != root_namespace(db):
         yield from check_selector(db, row.namespace, labels)
-    elif labels and has_workloads(db) and not selected_anywhere(db, labels, row.namespace):
-        yield warning("selector-without-workloads", "", f"no workload has {format_labels(labels)}")
+    else:
+        yield from check_selector_anywhere(db, labels, row.namespace)
 
 
 def _check_misfits(db: Mesh, key: PatchKey, misfits: Iterable[Misfit]) -> Problems:

@@ -15,10 +15,11 @@ from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.credential import check_credential
 from pilot.mesh.analysis.destination import LISTED, services_named
 from pilot.mesh.analysis.export_to import check_export_to
-from pilot.mesh.analysis.selector import check_selector
+from pilot.mesh.analysis.selector import check_selector, has_workloads
 from pilot.mesh.model.credential_key import CA_SUFFIX
 from pilot.mesh.model.service import Registry, Resolution, Service, ServiceRef
 from pilot.mesh.registry.endpoints import endpoints
+from pilot.mesh.registry.pod_templates import template_labels
 from pilot.mesh.registry.services import refs_in_namespace, service_refs
 from pilot.mesh.security.mtls import namespace_mtls
 from pilot.mesh.tables.credentials import secret_namespaces
@@ -108,10 +109,18 @@ def _check_subset_count(services: tuple[Service, ...], spec: DestinationRule) ->
 
 
 def _check_subsets(db: Mesh, services: tuple[Service, ...], spec: DestinationRule) -> Problems:
-    """Yield a problem for each subset without endpoints. Skip the check if the endpoints of a service are unknown."""
+    """Yield a problem for each subset without endpoints. Skip the check if the endpoints of a service are unknown.
+
+    Workloads that will run, because there are templates of their Pods, count as endpoints.
+    """
     if any(s.resolution not in _WITH_ENDPOINTS for s in services):
         return
     labels = {e.labels for s in services for port in s.ports for e in endpoints(db, s.ref, port.number)}
+    for one in services:
+        if one.selector:
+            labels |= {have for have in template_labels(db, one.namespace) if have.issuperset(one.selector)}
+    if not labels and any(s.selector for s in services) and not has_workloads(db):
+        return
     for index, subset in enumerate(spec.subsets):
         if subset.labels and not any(subset.labels.items() <= have for have in labels):
             text = f"no endpoint of {spec.host} has {_label_values(subset.labels, labels)}"

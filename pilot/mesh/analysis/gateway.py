@@ -11,7 +11,7 @@ from pilot.config.problem import Problem, Problems, below, warning
 from pilot.derive import derived
 from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.credential import check_credential
-from pilot.mesh.analysis.selector import Labels, format_labels, has_workloads, selected_anywhere
+from pilot.mesh.analysis.selector import Labels, check_selector, check_selector_anywhere, selected_anywhere
 from pilot.mesh.registry.service_targets import selecting_ports
 from pilot.mesh.security.credential_access import certificate_fields, root_fields
 from pilot.mesh.tables.database import Mesh
@@ -40,9 +40,10 @@ def _check(db: Mesh, o: Object[Gateway]) -> Problems:
         (n, labels) for n, labels in selected_anywhere(db, o.spec.selector, o.namespace) if not own or n == o.namespace
     ]
     if not routers:
-        if has_workloads(db):
-            text = f"no workload has the labels {format_labels(o.spec.selector)}"
-            yield warning("selector-without-workloads", "selector", text)
+        if own:
+            yield from below("selector", check_selector(db, o.namespace, o.spec.selector))
+        else:
+            yield from below("selector", check_selector_anywhere(db, o.spec.selector, o.namespace))
         return
     ports = _ports(db, routers)
     for index, server in enumerate(o.spec.servers):

@@ -15,11 +15,9 @@ from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.connection_policy import check_connections
 from pilot.mesh.analysis.selector import (
     check_selector,
-    format_labels,
-    has_workloads,
+    check_selector_anywhere,
     label_sets,
     router_labels,
-    selected_anywhere,
 )
 from pilot.mesh.model.ambient_features import serves_waypoints
 from pilot.mesh.model.facets import PolicySubjectKey
@@ -115,8 +113,8 @@ def _check_labels(db: Mesh, o: Object[Any]) -> Problems:
     labels = o.spec.selector.match_labels if o.spec.selector is not None else {}
     if o.namespace != root_namespace(db):
         yield from check_selector(db, o.namespace, labels)
-    elif labels and has_workloads(db) and not selected_anywhere(db, labels, o.namespace):
-        yield warning("selector-without-workloads", "", f"no workload has the labels {format_labels(labels)}")
+    else:
+        yield from check_selector_anywhere(db, labels, o.namespace)
 
 
 def check_targets(

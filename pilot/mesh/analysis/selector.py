@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 
 from pilot.config.problem import Problems, warning
 from pilot.derive import derived
+from pilot.lib.suggestion import closest
+from pilot.mesh.registry.pod_templates import template_labels, template_namespaces, templates_with
 from pilot.mesh.registry.pods import pod_labels, pod_namespaces
 from pilot.mesh.registry.workload_entries import entry_labels, entry_namespaces
 from pilot.mesh.registry.workloads import proxy_labels
@@ -13,24 +16,24 @@ from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.proxies import find_proxy, routers
 
 Labels = frozenset[tuple[str, str]]
+_MAX_COMPARED = 1000
+"""Maximum number of label sets whose labels are compared with those of a selector that matches nothing."""
 
 
 @derived
 def label_sets(db: Mesh, namespace: str) -> frozenset[Labels]:
-    """Return the distinct label sets of the workloads in a namespace. Workloads that are not ready are included."""
-    return frozenset((*pod_labels(db, namespace).values(), *entry_labels(db, namespace).values()))
+    """Return the distinct label sets of the workloads in a namespace. Workloads that are not ready, and templates of
+    Pods, are included."""
+    return frozenset(
+        (*pod_labels(db, namespace).values(), *entry_labels(db, namespace).values(), *template_labels(db, namespace))
+    )
 
 
-@derived
 def has_workloads(db: Mesh) -> bool:
-    """Return whether the labels of any workload or router are known.
+    """Return whether the workloads of the mesh are known, so that what no Pod or WorkloadEntry has does not exist.
 
     Files usually contain no Pods. Without them, a selector that matches nothing is not a mistake.
     """
-    return _has_pods_or_entries(db) or bool(_connected_routers(db))
-
-
-def _has_pods_or_entries(db: Mesh) -> bool:
     return bool(pod_namespaces(db) or entry_namespaces(db))
 
 
@@ -39,11 +42,50 @@ def check_selector(db: Mesh, namespace: str, labels: Mapping[str, str]) -> Probl
 
     Connected routers without Pods do not count as knowledge of workloads, because sidecars may have no Pods either.
     """
-    if not labels or not _has_pods_or_entries(db):
+    if not labels or not (has_workloads(db) or template_labels(db, namespace)):
         return
     if not any(labels.items() <= have for have in (*label_sets(db, namespace), *router_labels(db, namespace))):
         message = f"no workload in namespace {namespace} has the labels {format_labels(labels)}"
-        yield warning("selector-without-workloads", "", message)
+        yield warning("selector-without-workloads", "", message + _suggestion(db, labels, (namespace,)))
+
+
+def check_selector_anywhere(db: Mesh, labels: Mapping[str, str], first: str) -> Problems:
+    """Yield a problem if no workload in any namespace has all the labels. `first` is the object's own namespace.
+
+    Templates of Pods in files are often not those of the whole mesh. If only they are known, labels that resemble none
+    of theirs may belong to another workload.
+    """
+    if not labels or selected_anywhere(db, labels, first):
+        return
+    namespaces = dict.fromkeys((first, *template_namespaces(db), *pod_namespaces(db), *entry_namespaces(db)))
+    if any(templates_with(db, namespace, labels) for namespace in namespaces):
+        return
+    suggestion = _suggestion(db, labels, namespaces)
+    if suggestion or has_workloads(db) or _connected_routers(db):
+        text = f"no workload has the labels {format_labels(labels)}{suggestion}"
+        yield warning("selector-without-workloads", "", text)
+
+
+def _suggestion(db: Mesh, labels: Mapping[str, str], namespaces: Iterable[str]) -> str:
+    """Return a question that suggests the label of a workload that is most similar to one that no workload has."""
+    compared = ((namespace, have) for namespace in namespaces for have in label_sets(db, namespace))
+    pairs: dict[tuple[str, str], str] = {}
+    for namespace, have in islice(compared, _MAX_COMPARED):
+        for pair in have:
+            pairs.setdefault(pair, namespace)
+    for name, value in sorted(labels.items() - pairs.keys()):
+        similar = closest(value, sorted({other for key, other in pairs if key == name}))
+        key = name if similar else closest(name, sorted({key for key, other in pairs if other == value}))
+        likely = (key, similar or value)
+        if likely in pairs:
+            return f"; did you mean {'='.join(likely)} ({_owner(db, pairs[likely], likely)})?"
+    return ""
+
+
+def _owner(db: Mesh, namespace: str, pair: tuple[str, str]) -> str:
+    """Return the workload that has a label in a namespace, or the namespace if the workload has Pods."""
+    template = next(iter(templates_with(db, namespace, dict((pair,)))), None)
+    return f"{template.kind.name} {namespace}/{template.name}" if template is not None else f"namespace {namespace}"
 
 
 def selected_anywhere(db: Mesh, labels: Mapping[str, str], first: str) -> list[tuple[str, Labels]]:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from pilot.config.catalogue import CATALOGUE, Catalogue
-from pilot.config.object import ObjectKey
+from pilot.config.kubernetes.pod import Pod
+from pilot.config.object import Object, ObjectKey
+from pilot.config.problem import ObjectRef
 from pilot.config.security.request_authentication import JwksKey
 from pilot.derive import Database, Node, Table
 from pilot.mesh.model.nack import Nack, NackKey
@@ -24,7 +26,7 @@ class AccountKey(NamedTuple):
 
 
 EVERY_ACCOUNT = AccountKey("", "", "")
-MESH_CONFIG, KEY_SETS, RESOLVED_HOSTS = "MeshConfig", "JsonWebKeySet", "ResolvedHost"
+MESH_CONFIG, KEY_SETS, RESOLVED_HOSTS, POD_TEMPLATES = "MeshConfig", "JsonWebKeySet", "ResolvedHost", "PodTemplate"
 """Names of the tables that are written by configuration sources."""
 ALLOCATED_ADDRESSES, REMEMBERED = "AllocatedAddresses", "remembered"
 """The table of allocated addresses, and the key of its row."""
@@ -70,6 +72,8 @@ class Mesh(Database):
         )
         # The roots of the mesh's own authorities, as a PEM bundle for each source. Empty if proxies receive no roots.
         self.authority_roots: Table[str, tuple[str, ...]] = Table(self, "AuthorityRoots")
+        # The Pod templates of workloads such as Deployments. Only analyses of files have any.
+        self.pod_templates: Table[ObjectRef, Object[Pod]] = Table(self, POD_TEMPLATES, namespace=template_namespace)
         # The current time ("now") in Unix seconds, for checks of expiry. It advances every few minutes.
         self.clock: Table[str, float] = Table(self, "Clock")
 
@@ -88,6 +92,10 @@ def nacked_objects(_: NackKey, nack: Nack) -> Buckets:
 def rejection(_: NackKey, nack: Nack) -> Buckets:
     """Return the type and the objects of a rejection. Proxies that reject the same objects share the bucket."""
     return ((nack.type_name, nack.objects),)
+
+
+def template_namespace(key: ObjectRef, _: Object[Pod]) -> Buckets:
+    return (key.namespace,)
 
 
 def proxy_namespace(_: str, proxy: Proxy) -> Buckets:

@@ -55,6 +55,10 @@ def is_network_gateway(_: RegistryKey, o: Object[Any]) -> Buckets:
     return (True,) if NETWORK in o.labels else ()
 
 
+def has_named_target(_: RegistryKey, o: Object[Any]) -> Buckets:
+    return (True,) if any(isinstance(port.target_port, str) for port in o.spec.ports) else ()
+
+
 def is_external_name(_: RegistryKey, o: Object[Any]) -> Buckets:
     return (True,) if o.spec.type == "ExternalName" else ()
 

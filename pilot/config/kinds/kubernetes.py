@@ -23,6 +23,7 @@ SERVICE = RegistryKind(
         "cluster": indexes.cluster,
         "selected": indexes.one_selected_label,
         "network": indexes.is_network_gateway,
+        "named_target": indexes.has_named_target,
         "external": indexes.is_external_name,
         "exported": indexes.has_export_to,
     },

@@ -11,7 +11,8 @@ from pilot.config.builtins import to_builtins
 from pilot.config.kinds.istio import DESTINATION_RULE, PEER_AUTHENTICATION, SERVICE_ENTRY, VIRTUAL_SERVICE
 from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, SERVICE
 from pilot.config.kubernetes.endpoint_slice import EndpointSlice
-from pilot.config.object import Object, ObjectKey
+from pilot.config.kubernetes.service import Service as KubernetesService
+from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef, Problem, plain_ref
 from pilot.config.security.authorization_policy import AuthorizationPolicy, dry_run
 from pilot.debug.dashboard.callers import list_callers
@@ -55,11 +56,14 @@ from pilot.debug.terms import endpoint_word, first_names, not_responding, reject
 from pilot.lib.labels import cut as cut_labels
 from pilot.lib.suggestion import did_you_mean
 from pilot.mesh.analysis.nack import REJECTED, likely_causes
+from pilot.mesh.analysis.selector import format_labels, label_sets
+from pilot.mesh.analysis.service import lacks_port
 from pilot.mesh.model.facets import PolicySubjectKey
 from pilot.mesh.model.service import Registry, Service, ServiceRef
 from pilot.mesh.registry.endpoints import endpoints
 from pilot.mesh.registry.services import service, service_refs
 from pilot.mesh.security.policies import policy_keys, policy_label_keys
+from pilot.mesh.tables.clusters import service_clusters
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.nacks import nacks_of
 from pilot.mesh.traffic.destination_rules import inbound_merged_rule_key
@@ -71,7 +75,6 @@ MAX_COMPARED = 1000
 """Maximum number of services of a namespace whose names are compared with that of an unknown service."""
 MAX_REJECTING = 3
 """Maximum number of the service's own proxies whose rejections are listed, and of others that are explained."""
-_EMPTY = "It has no endpoints, so requests get 503: no Pod matches its selector, or none is running."
 _RULE_PARTS = {"from": "from", "to": "to", "when": "if"}
 """The word before each part of a rule in a sentence."""
 _UNPROTECTED = frozenset({"DISABLE", "SIMPLE"})
@@ -255,16 +258,31 @@ def _endpoint_reasons(db: Mesh, facts: ServiceFacts, target: Service) -> Iterato
     if not target.ports:
         yield ServiceReason("warning", "It has no ports.", _declaration(target))
     elif not facts.total:
-        yield ServiceReason(
-            "warning",
-            _EMPTY,
-            _declaration(target),
-        )
+        text = f"It has no endpoints, so requests get 503: {_why_empty(db, target)}."
+        yield ServiceReason("warning", text, _declaration(target))
     elif facts.is_unready:
         yield ServiceReason("error", _unready_text(facts.total), _endpoints_object(db, target))
     elif 0 < facts.ready < facts.total:
         text = f"{facts.total - facts.ready} of its {facts.total} endpoints are not ready."
         yield ServiceReason("warning", text, _endpoints_object(db, target))
+
+
+def _why_empty(db: Mesh, target: Service) -> str:
+    """Return why a service has no endpoints."""
+    if not target.selector:
+        return "it has no selector, and no object lists endpoints of it"
+    if not any(have.issuperset(target.selector) for have in label_sets(db, target.namespace)):
+        return f"no workload matches its selector {format_labels(dict(target.selector))}"
+    for row in _declared_services(db, target):
+        if unknown := next((port for port in row.spec.used_ports if lacks_port(db, row, port)), None):
+            return f"no container of the Pods that it selects has a port named {unknown.target_port}"
+    return "workloads match its selector, but none is running"
+
+
+def _declared_services(db: Mesh, target: Service) -> list[Object[KubernetesService]]:
+    """Return the Services in all clusters that declare a service."""
+    keys = (RegistryKey(cluster, *target.source) for cluster in service_clusters(db))
+    return [row for key in keys if (row := SERVICE.get(db, key)) is not None]
 
 
 def _endpoints_object(db: Mesh, target: Service) -> ObjectRef:

@@ -1,23 +1,28 @@
-"""Checks that the namespaces in the exportTo of Kubernetes Services exist, and that no ExternalName is a circular
-alias."""
+"""Checks that the namespaces in the exportTo of Kubernetes Services and their named target ports exist, and that no
+ExternalName is a circular alias."""
 
 from __future__ import annotations
 
 from pilot.config.kinds.kubernetes import SERVICE
-from pilot.config.kubernetes.service import EXPORT_TO, Service
+from pilot.config.kubernetes.service import EXPORT_TO, Service, ServicePort
 from pilot.config.object import Object, RegistryKey
 from pilot.config.problem import Problem, Problems, below, warning
 from pilot.derive import derived
 from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.export_to import check_export_to
 from pilot.mesh.registry.aliases import is_circular_alias
+from pilot.mesh.registry.container_ports import ports_of_selected
 from pilot.mesh.registry.kubernetes_services import exported_names, kubernetes_hostname
 from pilot.mesh.tables.database import Mesh
+
+_INDEXES = ("external", "exported", "named_target")
+_MAX_LISTED = 5
+"""Maximum number of container ports that a problem lists."""
 
 
 @derived
 def _keys(db: Mesh) -> tuple[RegistryKey, ...]:
-    return tuple(dict.fromkeys((*SERVICE.keys(db, "external", True), *SERVICE.keys(db, "exported", True))))
+    return tuple(dict.fromkeys(key for index in _INDEXES for key in SERVICE.keys(db, index, True)))
 
 
 @derived
@@ -33,6 +38,7 @@ SERVICES = Check("Service", _keys, service_problems)
 def _check(db: Mesh, o: Object[Service]) -> Problems:
     for problem in check_export_to(db, exported_names(o)):
         yield from below(f"metadata.annotations[{EXPORT_TO}]", (problem,))
+    yield from below("spec", _check_targets(db, o))
     if o.spec.type == "ExternalName" and is_circular_alias(
         db, kubernetes_hostname(o.name, o.namespace, db.settings.registry.domain)
     ):
@@ -41,3 +47,29 @@ def _check(db: Mesh, o: Object[Service]) -> Problems:
             "spec.externalName",
             f"{o.spec.external_name} is part of a cycle of aliases, so it resolves to nothing",
         )
+
+
+def _check_targets(db: Mesh, o: Object[Service]) -> Problems:
+    """Yield a problem for each target port whose name no container of the selected Pods has."""
+    for index, port in enumerate(o.spec.used_ports):
+        name = port.target_port
+        if isinstance(name, str) and lacks_port(db, o, port):
+            pods = ports_of_selected(db, o.namespace, o.spec.selector.items())
+            known = list(dict.fromkeys(str(one) for pod in pods for one in pod.ports if one.protocol == port.protocol))
+            listed = f"their ports are {', '.join(known[:_MAX_LISTED])}: write one of them"
+            yield warning(
+                "target-port-not-found",
+                f"ports[{index}].targetPort",
+                f"no container of the Pods that the Service selects has a port named {name}, so requests get 503; "
+                f"{listed if known else 'they declare no ports: write the number of the port'}, "
+                f"or name a port of the container {name}",
+            )
+
+
+def lacks_port(db: Mesh, o: Object[Service], port: ServicePort) -> bool:
+    """Return whether a Service selects Pods, and no container of them has the name of a target port."""
+    if not isinstance(port.target_port, str) or not o.spec.selector:
+        return False
+    pods = ports_of_selected(db, o.namespace, o.spec.selector.items())
+    wanted = (port.target_port, port.protocol)
+    return bool(pods) and not any((one.name, one.protocol) == wanted for pod in pods for one in pod.ports)

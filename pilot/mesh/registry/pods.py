@@ -52,11 +52,12 @@ def _selectable(db: Mesh, key: RegistryKey, _: str) -> Workload | None:
 
 
 @derived
-def _pods_in(db: Mesh, namespace: str) -> tuple[RegistryKey, ...]:
+def pods_in(db: Mesh, namespace: str) -> tuple[RegistryKey, ...]:
+    """Return the keys of the Pods in a namespace."""
     return POD.keys(db, "namespace", namespace)
 
 
-selectable_pods: Gather[RegistryKey, [str], Workload] = Gather("selectable_pods", _pods_in, _selectable)
+selectable_pods: Gather[RegistryKey, [str], Workload] = Gather("selectable_pods", pods_in, _selectable)
 
 
 def build_pod_workload(
@@ -95,15 +96,19 @@ def is_ready(pod: Pod) -> bool:
     return any(condition.type == "Ready" and condition.status == "True" for condition in status.conditions)
 
 
+def running_containers(pod: Pod) -> Iterable[Container]:
+    """Return the containers and sidecar containers (init containers that keep running) of a Pod."""
+    sidecars = (container for container in pod.init_containers if container.restart_policy == "Always")
+    return (*pod.containers, *sidecars)
+
+
 def named_ports(pod: Pod, protocol: str = "TCP") -> Iterable[tuple[str, int]]:
-    """Return the named ports of a Pod's containers and sidecar containers (init containers that keep running).
+    """Return the named ports of a Pod's running containers.
 
     If several ports have the same name, the first takes precedence.
     """
-    sidecars = (container for container in pod.init_containers if container.restart_policy == "Always")
-    containers: Iterable[Container] = (*pod.containers, *sidecars)
     ports: dict[str, int] = {}
-    for port in (item for container in containers for item in container.ports):
+    for port in (item for container in running_containers(pod) for item in container.ports):
         if port.name and port.protocol == protocol:
             ports.setdefault(port.name, port.container_port)
     return ports.items()
@@ -147,7 +152,7 @@ def _labels_of(db: Mesh, key: RegistryKey, _: str) -> frozenset[tuple[str, str]]
     return frozenset(row.labels.items()) if row is not None else None
 
 
-pod_labels: Gather[RegistryKey, [str], frozenset[tuple[str, str]]] = Gather("pod_labels", _pods_in, _labels_of)
+pod_labels: Gather[RegistryKey, [str], frozenset[tuple[str, str]]] = Gather("pod_labels", pods_in, _labels_of)
 
 
 @hub

@@ -24,6 +24,7 @@ from tests.unit.debug.dashboard.test_fleet import connection, rejected
 
 HOST = "web.a.svc.cluster.local"
 WEB = service("web", "[{name: http, port: 80, targetPort: 8080}]")
+NAMED = service("web", "[{name: http, port: 80, targetPort: http}]")
 POD = pod("web-0", "10.0.0.1", labels="{app: web, version: v1}")
 READY, UNREADY = at("10.0.0.1", "web-0"), at("10.0.0.1", "web-0", conditions="{ready: false}")
 SLICE = endpoint_slice("web", READY)
@@ -76,7 +77,19 @@ async def test_healthy_service() -> None:
     [
         (
             (WEB,),
-            ("warning", "It has no endpoints, so requests get 503: no Pod matches its selector, or none is running."),
+            ("warning", "It has no endpoints, so requests get 503: no workload matches its selector app=web."),
+        ),
+        (
+            (WEB, POD),
+            ("warning", "It has no endpoints, so requests get 503: workloads match its selector, but none is running."),
+        ),
+        (
+            (NAMED, POD),
+            (
+                "warning",
+                "It has no endpoints, so requests get 503: no container of the Pods that it selects has a port named "
+                "http.",
+            ),
         ),
         ((WEB, POD, endpoint_slice("web", UNREADY)), ("error", "Its only endpoint is not ready, so requests get 503.")),
         (

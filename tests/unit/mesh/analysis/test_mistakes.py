@@ -121,3 +121,28 @@ metadata: {name: night, namespace: shop}
 spec: {jobTemplate: {spec: {template: {metadata: {labels: {app: night}}, spec: {containers: []}}}}}
 """
     assert findings(CART_V1, job, policy("{app: night}")) == []
+
+
+# -- names of ports
+
+NAMED = CART.replace("targetPort: 8080", "targetPort: http")
+
+
+def test_a_target_port_that_no_container_has_is_reported() -> None:
+    assert findings(NAMED, CART_V1) == [
+        "warning target-port-not-found: spec.ports[0].targetPort: no container of the Pods that the Service selects has "
+        "a port named http, so requests get 503; their ports are 8080 (web): write one of them, or name a port of the "
+        "container http"
+    ]
+    assert findings(NAMED, CART_V1.replace("ports: [{name: web, containerPort: 8080}]", "")) == [
+        "warning target-port-not-found: spec.ports[0].targetPort: no container of the Pods that the Service selects has "
+        "a port named http, so requests get 503; they declare no ports: write the number of the port, or name a port of the "
+        "container http"
+    ]
+
+
+def test_a_target_port_that_a_container_has_is_not_reported() -> None:
+    second = CART_V1.replace("name: web", "name: http").replace("name: cart,", "name: cart-2,")
+    assert findings(NAMED, CART_V1, second) == []
+    assert findings(NAMED, CART_V1.replace("name: web", "name: http")) == []
+    assert findings(NAMED) == []

@@ -8,22 +8,32 @@ from collections.abc import Iterable, Sequence
 LONGEST = 64
 """Maximum number of characters of a word for which names are suggested. Comparisons take quadratic time."""
 _CUTOFF = 0.72
+_MAX_SUGGESTED = 3
 _MAX_LISTED, _MAX_COMPARED = 20, 1000
 
 
 def closest(word: str, names: Iterable[str]) -> str:
     """Return the name that is most similar to a word, regardless of case, or "" if none is similar."""
+    return next(iter(_closest(word, names)), "")
+
+
+def _closest(word: str, names: Iterable[str]) -> list[str]:
+    """Return the names that are most similar to a word, regardless of case. They are equally similar."""
     if len(word) > LONGEST:
-        return ""
+        return []
     by_lower = {name.lower(): name for name in names}
-    matches = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=_CUTOFF)
-    return by_lower[matches[0]] if matches else ""
+    matches = difflib.get_close_matches(word.lower(), by_lower, n=_MAX_SUGGESTED, cutoff=_CUTOFF)
+    ratios = [difflib.SequenceMatcher(None, match, word.lower()).ratio() for match in matches]
+    return [by_lower[match] for match, ratio in zip(matches, ratios, strict=True) if ratio == ratios[0]]
 
 
 def did_you_mean(word: str, names: Iterable[str], prefix: str = "") -> str:
-    """Return a question that suggests the most similar name after `prefix`, or "" if no name is similar."""
-    name = closest(word, names)
-    return f"; did you mean {prefix}{name}?" if name else ""
+    """Return a question that suggests the most similar names after `prefix`, or "" if no name is similar."""
+    suggested = [f"{prefix}{name}" for name in sorted(_closest(word, names))]
+    if not suggested:
+        return ""
+    *others, last = suggested
+    return f"; did you mean {' or '.join(filter(None, (', '.join(others), last)))}?"
 
 
 def choices(word: str, names: Sequence[str]) -> str:

@@ -107,15 +107,20 @@ class HTTPMatchRequest(Strict, frozen=True):
     stat_prefix: str = ""
 
 
-class HTTPRouteDestination(Strict, frozen=True):
-    destination: Destination | None = None
-    weight: Int32 = 0
-    headers: Headers | None = None
-
-
 class RouteDestination(Strict, frozen=True):
+    """A destination and its share of the requests or connections. `set_weight` is None if the user set none."""
+
     destination: Destination | None = None
-    weight: Int32 = 0
+    set_weight: Int32 | None = msgspec.field(default=None, name="weight")
+
+    @property
+    def weight(self) -> int:
+        """The weight, which is 0 by default. A single destination needs none."""
+        return self.set_weight or 0
+
+
+class HTTPRouteDestination(RouteDestination, frozen=True):
+    headers: Headers | None = None
 
 
 class L4MatchAttributes(Strict, frozen=True):

@@ -17,9 +17,10 @@ Check = Callable[[str], str]
 _MOST_ACCOUNTS, _LONGEST_ACCOUNT = 16, 320
 HTTP_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE"})
 _PRINCIPALS = ("principals", "not_principals", "source.principal")
+_REQUEST_PRINCIPALS = ("request_principals", "not_request_principals", "request.auth.principal")
 _WITH_INNER_WILDCARDS = (
     *("namespaces", "not_namespaces", "source.namespace"),
-    *("request_principals", "not_request_principals", "request.auth.principal"),
+    *_REQUEST_PRINCIPALS,
 )
 _METHODS, _PATHS = ("methods", "not_methods"), ("paths", "not_paths")
 # Limits that Istio lacks: a list becomes one matcher, against which every request is evaluated.
@@ -108,12 +109,21 @@ def _find_mismatch(field: str, value: str) -> str:
         return f"{value!r} matches no principal; write {value.removeprefix('spiffe://')}"
     if field in _METHODS and value.isascii() and value.upper() in HTTP_METHODS and value != value.upper():
         return f"{value!r} matches no request, because methods are in upper case; write {value.upper()}"
+    if field in _REQUEST_PRINCIPALS and not _has_subject(value):
+        issuer = value.rstrip("/")
+        return f"{value!r} matches no request, because a request principal is ISSUER/SUBJECT; write {issuer}/*"
     if "*" not in value or is_template(value) or field in _WITH_INNER_WILDCARDS:
         return ""
     if "*" in (value[1:] if value[0] == "*" else value.removesuffix("*")):
         instead = "; write {*} for a segment of a path, and {**} for the rest" if field in _PATHS else ""
         return f"{value!r} matches only text with a *, because * is a wildcard only at the start or the end{instead}"
     return ""
+
+
+def _has_subject(value: str) -> bool:
+    """Return whether a request principal has, or may have, a subject after the URL or the name of the issuer."""
+    subject = value.partition("://")[2] or value
+    return "*" in value or bool(subject.partition("/")[2])
 
 
 def check_values(values: Sequence[str], check: Check, field: str = "") -> Problems:

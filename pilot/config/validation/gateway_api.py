@@ -114,6 +114,29 @@ def _check_http_rule(rule: HTTPRouteRule) -> Problems:
             yield warning("never-matches", f"matches[{index}].path.value", text)
     yield from each("backendRefs", rule.backend_refs, _check_filtered_backend)
     yield from each("filters", rule.filters, _check_filter)
+    yield from _check_replaced_prefixes(rule)
+
+
+def _check_replaced_prefixes(rule: HTTPRouteRule) -> Problems:
+    """Yield an error for each filter that replaces the prefix of a match, unless there is exactly one such match."""
+    types = [match.path.type for match in rule.matches]
+    if types == ["PathPrefix"]:
+        return
+    given = f"its match is {types[0]}" if len(types) == 1 else f"it has {len(types)}"
+    text = (
+        f"ReplacePrefixMatch requires that the rule has exactly one match, of the type PathPrefix, but {given}; "
+        "use path.type: PathPrefix, or ReplaceFullPath"
+    )
+    lists = [
+        ("filters", rule.filters),
+        *((f"backendRefs[{n}].filters", b.filters) for n, b in enumerate(rule.backend_refs)),
+    ]
+    for path, filters in lists:
+        for index, one in enumerate(filters):
+            for field in ("request_redirect", "url_rewrite"):
+                changed = getattr(one, field)
+                if changed is not None and changed.path is not None and changed.path.type == "ReplacePrefixMatch":
+                    yield error("prefix-match-needed", f"{path}[{index}].{json_name(field)}.path.type", text)
 
 
 def _check_grpc_rule(rule: GRPCRouteRule) -> Problems:

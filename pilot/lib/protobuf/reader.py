@@ -19,6 +19,7 @@ from google.protobuf.message import DecodeError, EncodeError
 from pilot.lib.protobuf import json_value
 from pilot.lib.protobuf.fault import Place, Violation
 from pilot.lib.protobuf.types import find_type, name_in, similar_type
+from pilot.lib.suggestion import did_you_mean
 
 MAX_DEPTH = 60
 """Maximum nesting depth of messages. Decoders of the wire format reject messages that are nested more deeply."""
@@ -33,6 +34,8 @@ AT_ONCE = 64
 """Maximum number of items of a list or map to decode at once."""
 LONGEST_TEXT = 4096
 """Maximum number of characters of a value such as a FieldMask, whose conversion takes time for each character."""
+_MAX_SUGGESTIONS = 10
+"""Number of errors after which no names are suggested for unknown fields."""
 TYPE = "@type"
 _ANY = "google.protobuf.Any"
 _BY_VALUE = frozenset(
@@ -109,9 +112,7 @@ class _Reading:
         for key, value in plain.items():
             field = _field(into.DESCRIPTOR, key)
             if field is None:
-                self._fault(
-                    Violation("unknown-field", (*place, str(key)), f"{into.DESCRIPTOR.full_name} has no field {key}")
-                )
+                self._fault(_unknown_field(into.DESCRIPTOR, (*place, str(key)), len(self.faults) < _MAX_SUGGESTIONS))
             elif value is not None or _takes_null(field):
                 other = key_of_slot.setdefault(_slot(field), str(key))
                 if other != key:
@@ -359,6 +360,14 @@ def _try_to_parse(kind: type[Any], field: FieldDescriptor, value: Any) -> Any:
 def _field(descriptor: Any, key: object) -> FieldDescriptor | None:
     field = descriptor.fields_by_name.get(key) or descriptor.fields_by_camelcase_name.get(key)
     return field if field is not None else next((f for f in descriptor.fields if f.json_name == key), None)
+
+
+def _unknown_field(descriptor: Any, place: Place, has_suggestion: bool) -> Violation:
+    """Return the error of an unknown field, with the names of similar fields in the notation of its own name."""
+    name = str(place[-1])
+    names = descriptor.fields_by_name if name == name.lower() else descriptor.fields_by_camelcase_name
+    suggestion = did_you_mean(name, names) if has_suggestion else ""
+    return Violation("unknown-field", place, f"{descriptor.full_name} has no field {name}{suggestion}")
 
 
 def _slot(field: FieldDescriptor) -> str:

@@ -55,13 +55,13 @@ def _check_targets(db: Mesh, o: Object[Service]) -> Problems:
         name = port.target_port
         if isinstance(name, str) and lacks_port(db, o, port):
             pods = ports_of_selected(db, o.namespace, o.spec.selector.items())
-            known = list(dict.fromkeys(str(one) for pod in pods for one in pod.ports if one.protocol == port.protocol))
-            listed = f"their ports are {', '.join(known[:_MAX_LISTED])}: write one of them"
+            ports = list(dict.fromkeys(str(one) for pod in pods for one in pod.ports if one.protocol == port.protocol))
+            listed = f"their ports are {', '.join(ports[:_MAX_LISTED])}: write one of them"
             yield warning(
                 "target-port-not-found",
                 f"ports[{index}].targetPort",
                 f"no container of the Pods that the Service selects has a port named {name}, so requests get 503; "
-                f"{listed if known else 'they declare no ports: write the number of the port'}, "
+                f"{listed if ports else 'they declare no ports: write the number of the port'}, "
                 f"or name a port of the container {name}",
             )
 
@@ -71,5 +71,5 @@ def lacks_port(db: Mesh, o: Object[Service], port: ServicePort) -> bool:
     if not isinstance(port.target_port, str) or not o.spec.selector:
         return False
     pods = ports_of_selected(db, o.namespace, o.spec.selector.items())
-    wanted = (port.target_port, port.protocol)
-    return bool(pods) and not any((one.name, one.protocol) == wanted for pod in pods for one in pod.ports)
+    name = (port.target_port, port.protocol)
+    return bool(pods) and not any((one.name, one.protocol) == name for pod in pods for one in pod.ports)

@@ -24,3 +24,9 @@ def test_long_words_are_not_compared() -> None:
 def test_suggestion_is_a_question() -> None:
     assert did_you_mean("hots", NAMES, "--") == "; did you mean --hosts?"
     assert did_you_mean("x", NAMES) == ""
+
+
+def test_equally_similar_names_are_all_suggested() -> None:
+    assert did_you_mean("AUTH", ("AUTHZ", "STATS", "AUTHN")) == "; did you mean AUTHN or AUTHZ?"
+    assert did_you_mean("v", ("v1", "v2", "v3", "v4")) == ""
+    assert did_you_mean("vvv", ("vvv3", "vvv1", "vvv2")) == "; did you mean vvv1, vvv2 or vvv3?"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pilot.config.networking.virtual_service import (
     CorsPolicy,
     Destination,
@@ -12,6 +14,7 @@ from pilot.config.networking.virtual_service import (
     HTTPRewrite,
     HTTPRoute,
     HTTPRouteDestination,
+    RouteDestination,
     StringMatch,
 )
 from pilot.config.problem import Problems, below, each, error, warning
@@ -30,6 +33,7 @@ from pilot.config.validation.traffic.retry import validate_retry
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE", "*"})
 _SECOND = 1_000_000_000
+_PERCENT = 100
 
 
 def validate_http_route(route: HTTPRoute, delegated: bool, gateway: bool) -> Problems:
@@ -42,7 +46,7 @@ def validate_http_route(route: HTTPRoute, delegated: bool, gateway: bool) -> Pro
         yield from below(f"match[{index}]", _validate_match(match, gateway))
     for index, weighted in enumerate(route.route):
         yield from below(f"route[{index}]", _validate_destination(weighted))
-    yield from check_weights("route", [d.weight for d in route.route])
+    yield from check_weights("route", route.route)
     if route.headers is not None:
         yield from below("headers", validate_headers(route.headers))
     if (
@@ -161,13 +165,23 @@ def check_weighted(destination: Destination | None, weight: int) -> Problems:
     yield from rules.check_not_negative("weight", weight)
 
 
-def check_weights(path: str, weights: list[int]) -> rules.Findings:
-    """Return an error if the weights of several destinations add up to 0, or if the total exceeds the 32 bits that
-    Envoy supports."""
-    total = sum(weights)
-    if len(weights) > 1 and total == 0:
-        return (error("bad-weights", path, "the weights add up to 0"),)
-    return () if total < 2**32 else (error("bad-weights", path, "the weights add up to more than 4294967295"),)
+def check_weights(path: str, destinations: Sequence[RouteDestination]) -> Problems:
+    """Yield an error if the weights of several destinations add up to 0, or if the total exceeds the 32 bits that Envoy
+    supports, and a warning for each destination that has no weight although the others have less than 100 percent.
+
+    Clients that omit zeros write no weight if it is 0.
+    """
+    total = sum(d.weight for d in destinations)
+    if len(destinations) > 1 and total == 0:
+        yield error("bad-weights", path, "the weights add up to 0")
+    elif total >= 2**32:
+        yield error("bad-weights", path, "the weights add up to more than 4294967295")
+    unset = [index for index, d in enumerate(destinations) if d.set_weight is None]
+    if 0 < total < _PERCENT:
+        weight = f"weight: {_PERCENT - total}" if len(unset) == 1 else "a weight"
+        for index in unset:
+            text = f"no weight, so it gets no requests; set {weight}"
+            yield warning("no-effect", f"{path}[{index}].weight", text)
 
 
 def validate_destination(destination: Destination) -> Problems:

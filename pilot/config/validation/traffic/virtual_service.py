@@ -140,4 +140,4 @@ def _validate_destinations(destinations: tuple[RouteDestination, ...]) -> Proble
         yield error("missing-field", "route", "a destination is required")
     for index, weighted in enumerate(destinations):
         yield from below(f"route[{index}]", check_weighted(weighted.destination, weighted.weight))
-    yield from check_weights("route", [d.weight for d in destinations])
+    yield from check_weights("route", destinations)

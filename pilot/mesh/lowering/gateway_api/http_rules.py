@@ -206,7 +206,7 @@ def _with_destinations(
             return _Rule(None, headers)
         destinations.append(
             HTTPRouteDestination(
-                destination=backend.destination, weight=ref.weight if len(weighted) > 1 else 0, headers=headers
+                destination=backend.destination, set_weight=ref.weight if len(weighted) > 1 else 0, headers=headers
             )
         )
     return _Rule(replace(rule, route=tuple(destinations)), join_faults(backend_fault, fault), picker)

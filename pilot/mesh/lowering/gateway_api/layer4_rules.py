@@ -62,7 +62,7 @@ def convert_layer4(rules: Sequence[L4RouteRule], backends: Backends) -> Destinat
         fault = next((backend.fault for backend in reversed(rule_backends) if backend.fault is not None), fault)
         destinations.append(
             tuple(
-                RouteDestination(destination=backend.destination, weight=ref.weight if len(weighted) > 1 else 0)
+                RouteDestination(destination=backend.destination, set_weight=ref.weight if len(weighted) > 1 else 0)
                 for ref, backend in zip(weighted, rule_backends, strict=True)
             )
         )

@@ -106,7 +106,7 @@ def build_ingress_route(path: HTTPIngressPath, destination: Destination) -> HTTP
         path.path_type or "", _old_path(path.path)
     )
     match = (HTTPMatchRequest(uri=uri),) if uri is not None else ()
-    return HTTPRoute(match=match, route=(HTTPRouteDestination(destination=destination, weight=_ALL),))
+    return HTTPRoute(match=match, route=(HTTPRouteDestination(destination=destination, set_weight=_ALL),))
 
 
 def _old_path(path: str) -> StringMatch | None:

@@ -306,3 +306,46 @@ def test_wildcard_host_that_dns_cannot_resolve_names_the_resolution() -> None:
     assert message.endswith(
         "'*.x.com' cannot be resolved with resolution DNS: write full domain names, or resolution: NONE for hosts with a wildcard"
     )
+
+
+def principals(*values: str) -> list[str]:
+    listed = ", ".join(f"'{value}'" for value in values)
+    spec = f"{{rules: [{{from: [{{source: {{requestPrincipals: [{listed}]}}}}]}}]}}"
+    return messages_for("AuthorizationPolicy", spec, "security.istio.io/v1")
+
+
+def test_request_principal_without_a_subject_is_reported() -> None:
+    path = "warning spec.rules[0].from[0].source.requestPrincipals[0]"
+    assert principals("https://issuer.example.com") == [
+        f"{path}: 'https://issuer.example.com' matches no request, because a request principal is ISSUER/SUBJECT; "
+        "write https://issuer.example.com/*"
+    ]
+    assert principals("https://issuer.example.com/")[0].endswith("; write https://issuer.example.com/*")
+    assert principals("issuer.example.com")[0].endswith("; write issuer.example.com/*")
+    assert principals("*", "*/bob", "https://issuer.example.com*", "https://issuer.example.com/bob", "a@b/c") == []
+    condition = "{key: request.auth.principal, values: ['https://issuer.example.com']}"
+    assert messages_for("AuthorizationPolicy", f"{{rules: [{{when: [{condition}]}}]}}", "security.istio.io/v1") == [
+        "warning spec.rules[0].when[0].values[0]: 'https://issuer.example.com' matches no request, because a request "
+        "principal is ISSUER/SUBJECT; write https://issuer.example.com/*"
+    ]
+
+
+ONE, OTHER = "{destination: {host: a}, weight: 90}", "{destination: {host: b}}"
+
+
+@pytest.mark.parametrize("part", ["http: [{", "tcp: [{", "tls: [{match: [{sniHosts: [a]}], "])
+def test_destination_without_a_weight_next_to_others_is_reported(part: str) -> None:
+    def messages(*destinations: str) -> list[str]:
+        return messages_for("VirtualService", f"{{hosts: [a], {part}route: [{', '.join(destinations)}]}}]}}")
+
+    field = part.partition(":")[0]
+    assert messages(ONE, OTHER) == [
+        f"warning spec.{field}[0].route[1].weight: no weight, so it gets no requests; set weight: 10"
+    ]
+    assert messages(ONE, "{destination: {host: b}, weight: 0}") == []
+    assert messages(OTHER) == []
+    assert messages(ONE, ONE, OTHER) == []
+    assert messages(ONE, OTHER, OTHER) == [
+        f"warning spec.{field}[0].route[{index}].weight: no weight, so it gets no requests; set a weight"
+        for index in (1, 2)
+    ]

@@ -13,6 +13,8 @@ from pilot.mesh.traffic.destination_rules import defined_subsets
 
 LISTED = 10
 """Maximum number of subsets that a problem lists."""
+_MAX_PORTS = 5
+"""Maximum number of ports that a problem lists."""
 
 
 def services_named(db: Mesh, hostname: str) -> tuple[Service, ...]:
@@ -48,6 +50,16 @@ def check_destination(db: Mesh, to: Destination | None, clients: Iterable[str], 
 def _check_port(services: tuple[Service, ...], to: Destination, effect: str) -> Problems:
     if to.port is not None:
         if not any(s.port(to.port.number) for s in services):
-            yield warning("port-not-found", "number", f"{to.host} has no port {to.port.number}{effect}")
+            text = f"{to.host} has no port {to.port.number}{effect}{_ports_hint(services, to.port.number)}"
+            yield warning("port-not-found", "number", text)
     elif all(len({p.number for p in s.ports}) > 1 for s in services):
         yield info("port-not-said", "", f"{to.host} has several ports; the port of the request is used")
+
+
+def _ports_hint(services: Iterable[Service], number: int) -> str:
+    """Return the ports of services, and the one that has a number as its target port."""
+    ports = {port.number: port.target for one in services for port in one.ports}
+    listed = ", ".join(map(str, sorted(ports)[:_MAX_PORTS]))
+    targeting = next((own for own, target in sorted(ports.items()) if target == number), None)
+    remedy = f"; {number} is the targetPort of port {targeting}: write {targeting}" if targeting is not None else ""
+    return f"; its ports: {listed}{', …' if len(ports) > _MAX_PORTS else ''}{remedy}" if ports else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pilot.config.kinds.istio import DESTINATION_RULE
+from pilot.config.kinds.istio import DESTINATION_RULE, VIRTUAL_SERVICE
 from pilot.config.networking.destination_rule import ClientTLSSettings, DestinationRule, TrafficPolicy
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import Problem, Problems, below, warning
@@ -16,6 +16,7 @@ from pilot.mesh.analysis.credential import check_credential
 from pilot.mesh.analysis.destination import LISTED, services_named
 from pilot.mesh.analysis.export_to import check_export_to
 from pilot.mesh.analysis.selector import check_selector, has_workloads
+from pilot.mesh.analysis.virtual_service import http_destinations
 from pilot.mesh.model.credential_key import CA_SUFFIX
 from pilot.mesh.model.service import Registry, Resolution, Service, ServiceRef
 from pilot.mesh.registry.endpoints import endpoints
@@ -55,6 +56,7 @@ def _check(db: Mesh, o: Object[DestinationRule]) -> Problems:
         yield from _check_subset_count(services, spec)
         yield from _check_subsets(db, services, spec)
         yield from _check_mutual_tls(db, services, spec)
+        yield from _check_tls_twice(db, services, spec)
     else:
         yield warning("host-not-found", "host", f"service {host} not found")
     yield from _check_older(db, o, host)
@@ -147,6 +149,40 @@ def _check_mutual_tls(db: Mesh, services: tuple[Service, ...], spec: Destination
         if (required == "STRICT" and mode != "ISTIO_MUTUAL") or (required == "DISABLE" and mode == "ISTIO_MUTUAL"):
             message = f"mutual TLS is {required} in namespace {one.namespace}, but clients use {mode}"
             yield warning("mtls-conflict", "trafficPolicy.tls.mode", message)
+
+
+def _check_tls_twice(db: Mesh, services: tuple[Service, ...], spec: DestinationRule) -> Problems:
+    """Yield a problem for each port of a ServiceEntry on which clients and the rule both use TLS.
+
+    A port with a TLS protocol has plain HTTP if a VirtualService sends requests to it, for example at an egress gateway.
+    """
+    policy = spec.traffic_policy
+    if policy is None:
+        return
+    levels = {level.port.number: index for index, level in enumerate(policy.port_level_settings) if level.port}
+    for one in services:
+        for port in one.ports if one.registry is Registry.EXTERNAL else ():
+            index = levels.get(port.number)
+            tls = policy.tls if index is None else policy.port_level_settings[index].tls
+            if (
+                tls is not None
+                and tls.mode in ("SIMPLE", "MUTUAL")
+                and port.protocol.is_tls
+                and not _receives_http(db, one, port.number)
+            ):
+                field = "tls" if index is None else f"portLevelSettings[{index}].tls"
+                text = (
+                    f"port {port.number} of ServiceEntry {one.source.namespace}/{one.source.name} has protocol "
+                    f"{port.protocol}, so clients use TLS already, and this rule adds it a second time: requests fail; "
+                    "remove tls here, or declare protocol: HTTP there and let clients send plain HTTP"
+                )
+                yield warning("tls-twice", f"trafficPolicy.{field}.mode", text)
+
+
+def _receives_http(db: Mesh, one: Service, port: int) -> bool:
+    """Return whether a VirtualService sends HTTP requests to a port."""
+    destinations = {(one.hostname, port), (one.hostname, 0)}
+    return any(not destinations.isdisjoint(http_destinations(db, key)) for key in VIRTUAL_SERVICE.all_keys(db))
 
 
 def _check_older(db: Mesh, o: Object[DestinationRule], host: str) -> Problems:

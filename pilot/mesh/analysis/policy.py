@@ -13,6 +13,7 @@ from pilot.config.selector import PolicyTargetReference
 from pilot.derive import derived
 from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.connection_policy import check_connections
+from pilot.mesh.analysis.policy_port import check_policy_ports
 from pilot.mesh.analysis.selector import (
     check_selector,
     check_selector_anywhere,
@@ -177,6 +178,7 @@ def authorization_policy_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ..
 def _check_authorization(db: Mesh, o: Object[AuthorizationPolicy]) -> Problems:
     yield from check_attachment(db, o)
     yield from check_connections(db, o)
+    yield from check_policy_ports(db, o)
     yield from _check_request_principals(db, o)
     if (
         o.spec.action == "CUSTOM"

@@ -208,6 +208,15 @@ def destinations(spec: VirtualService) -> Iterable[tuple[str, Destination | None
                 yield f"{part}[{r}].route[{d}].destination", weighted.destination
 
 
+@derived
+def http_destinations(db: Mesh, key: ObjectKey) -> frozenset[tuple[str, int]]:
+    """Return the hosts and ports to which a VirtualService sends HTTP requests. The port is 0 if it is that of the
+    request."""
+    row = qualified(db, key)
+    pairs = (to for rule in (row.spec.http if row is not None else ()) for _, to in _http_destinations(rule))
+    return frozenset((to.host, to.port.number if to.port is not None else 0) for to in pairs if to is not None)
+
+
 def _http_destinations(rule: HTTPRoute) -> Iterable[tuple[str, Destination | None]]:
     yield from ((f"route[{d}].destination", weighted.destination) for d, weighted in enumerate(rule.route))
     yield "mirror", rule.mirror
@@ -263,7 +272,8 @@ def _check_hosts(db: Mesh, o: Object[VirtualService]) -> Problems:
             yield warning(
                 "host-claimed",
                 f"[{index}]",
-                f"the older VirtualService {older.namespace}/{older.name} claims {host} in the mesh",
+                f"the older VirtualService {older.namespace}/{older.name} claims {host} in the mesh, so this one has no "
+                "effect on mesh traffic to it; merge the two",
             )
         if served is not None and not served.overlap(host.lower()):
             yield warning("host-not-served", f"[{index}]", f"none of its gateways has a server for {host}")

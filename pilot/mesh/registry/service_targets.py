@@ -81,15 +81,21 @@ def _selecting_services(db: Mesh, cluster: str, namespace: str, labels: Mapping[
 @derived
 def selecting_ports(db: Mesh, namespace: str, labels: frozenset[tuple[str, str]]) -> frozenset[int]:
     """Return the ports and numeric target ports of the Kubernetes Services that select workloads with the labels."""
+    ports = selecting_targets(db, namespace, labels)
+    return frozenset(number for pair in ports for number in pair if isinstance(number, int) and number)
+
+
+@derived
+def selecting_targets(
+    db: Mesh, namespace: str, labels: frozenset[tuple[str, str]]
+) -> frozenset[tuple[int, int | str | None]]:
+    """Return the ports of the Kubernetes Services that select workloads with the labels, each with its target port."""
     rows = (
         SERVICE.get(db, key)
         for cluster in service_clusters(db)
         for key in _selecting_services(db, cluster, namespace, dict(labels))
     )
-    ports = [port for row in rows if row is not None for port in row.spec.used_ports]
-    return frozenset(
-        number for port in ports for number in (port.port, port.target_port) if isinstance(number, int) and number
-    )
+    return frozenset((port.port, port.target_port) for row in rows if row is not None for port in row.spec.used_ports)
 
 
 def _targets(

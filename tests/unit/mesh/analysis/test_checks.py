@@ -686,7 +686,10 @@ def test_routes_to_missing_destinations_are_errors_and_take_effect() -> None:
             "http: [{route: [{destination: {host: ghost}}, {destination: {host: api}, weight: 9}]}]",
             ["its weight is 0, so it gets no requests"],
         ),
-        ("http: [{route: [{destination: {host: api, port: {number: 9}}}]}]", ["has no port 9, so requests get 503"]),
+        (
+            "http: [{route: [{destination: {host: api, port: {number: 9}}}]}]",
+            ["has no port 9, so requests get 503; its ports: 80"],
+        ),
         ("tcp: [{route: [{destination: {host: ghost}}]}]", ["so connections are closed"]),
         ("http: [{route: [{destination: {host: api}}], mirrors: [{destination: {host: ghost}}]}]", ["not found"]),
     ],
@@ -716,7 +719,7 @@ K8S_GATEWAY = "{gatewayClassName: CLASS, listeners: [{name: http, port: 80, prot
             ROUTE.replace("NAME", "web").replace("PORT", "8080"),
             "port-not-found",
             "spec.rules[0].backendRefs[0].port",
-            f"{API} has no port 8080",
+            f"{API} has no port 8080; its ports: 80",
         ),
         (
             "Gateway",

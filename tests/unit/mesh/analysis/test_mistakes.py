@@ -146,3 +146,102 @@ def test_a_target_port_that_a_container_has_is_not_reported() -> None:
     assert findings(NAMED, CART_V1, second) == []
     assert findings(NAMED, CART_V1.replace("name: web", "name: http")) == []
     assert findings(NAMED) == []
+
+
+# -- numbers of ports
+
+
+def virtual_service(port: int, name: str = "cart", host: str = "cart") -> str:
+    return f"""
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {{name: {name}, namespace: shop}}
+spec: {{hosts: [{host}], http: [{{route: [{{destination: {{host: cart, port: {{number: {port}}}}}}}]}}]}}
+"""
+
+
+def test_a_destination_with_the_target_port_of_a_service_names_its_ports() -> None:
+    assert findings(CART, CART_V1, virtual_service(8080)) == [
+        "warning port-not-found: spec.http[0].route[0].destination.port.number: cart.shop.svc.cluster.local has no port "
+        "8080, so requests get 503; its ports: 80; 8080 is the targetPort of port 80: write 80"
+    ]
+    assert findings(CART, CART_V1, virtual_service(81))[0].endswith(", so requests get 503; its ports: 80")
+
+
+def test_a_policy_with_the_port_of_a_service_names_the_port_of_the_workload() -> None:
+    rules = "[{to: [{operation: {ports: ['80']}}]}]"
+    text = (
+        "'80' matches no request, because ports are those of the workload, and 80 is a port of its Service; write 8080"
+    )
+    path = "spec.rules[0].to[0].operation.ports[0]"
+    assert findings(CART, CART_V1, policy("{app: cart}", rules)) == [f"warning never-matches: {path}: {text}"]
+    condition = "[{when: [{key: destination.port, values: ['80']}]}]"
+    path = "spec.rules[0].when[0].values[0]"
+    assert findings(CART, CART_V1, policy("{app: cart}", condition)) == [f"warning never-matches: {path}: {text}"]
+    named = CART.replace("targetPort: 8080", "targetPort: web")
+    assert findings(named, CART_V1, policy("{app: cart}", condition)) == [f"warning never-matches: {path}: {text}"]
+
+
+def test_a_policy_with_a_port_of_the_workload_is_not_reported() -> None:
+    rules = "[{to: [{operation: {ports: ['8080']}}]}]"
+    assert findings(CART, CART_V1, policy("{app: cart}", rules)) == []
+    both = "[{to: [{operation: {ports: ['80', '8080']}}]}]"
+    assert findings(CART, CART_V1, policy("{app: cart}", both)) == []
+    direct = CART_V1.replace("containerPort: 8080", "containerPort: 80")
+    assert findings(CART, direct, policy("{app: cart}", "[{to: [{operation: {ports: ['80']}}]}]")) == []
+
+
+# -- TLS twice
+
+PARTNER = """
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: partner, namespace: shop}
+spec:
+  hosts: [api.partner.com]
+  resolution: DNS
+  ports: [{number: 443, name: https, protocol: HTTPS}, {number: 80, name: http, protocol: HTTP, targetPort: 443}]
+"""
+
+
+def partner_rule(policy: str) -> str:
+    return f"""
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {{name: partner, namespace: shop}}
+spec: {{host: api.partner.com, trafficPolicy: {{{policy}}}}}
+"""
+
+
+def test_a_rule_that_adds_tls_to_tls_is_reported() -> None:
+    expected = (
+        "port 443 of ServiceEntry shop/partner has protocol HTTPS, so clients use TLS already, and this rule adds it a "
+        "second time: requests fail; remove tls here, or declare protocol: HTTP there and let clients send plain HTTP"
+    )
+    for mode in ("SIMPLE", "MUTUAL, credentialName: c"):
+        messages = findings(PARTNER, partner_rule(f"tls: {{mode: {mode}}}"))
+        assert f"warning tls-twice: spec.trafficPolicy.tls.mode: {expected}" in messages
+    level = "portLevelSettings: [{port: {number: 443}, tls: {mode: SIMPLE}}]"
+    path = "spec.trafficPolicy.portLevelSettings[0].tls.mode"
+    assert findings(PARTNER, partner_rule(level)) == [f"warning tls-twice: {path}: {expected}"]
+
+
+def test_a_rule_that_adds_tls_to_plain_http_is_not_reported() -> None:
+    level = "portLevelSettings: [{port: {number: 80}, tls: {mode: SIMPLE}}]"
+    assert findings(PARTNER, partner_rule(level)) == []
+    route = "http: [{route: [{destination: {host: api.partner.com, port: {number: 443}}}]}]"
+    to = f"""
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {{name: egress, namespace: shop}}
+spec: {{hosts: [api.partner.com], {route}}}
+"""
+    assert findings(PARTNER, partner_rule("tls: {mode: SIMPLE}"), to) == []
+
+
+def test_the_second_virtual_service_of_a_host_has_no_effect() -> None:
+    first, second = virtual_service(80), virtual_service(80, "cart-2", "cart.shop.svc.cluster.local")
+    assert findings(CART, first, second) == [
+        "warning host-claimed: spec.hosts[0]: the older VirtualService shop/cart claims cart.shop.svc.cluster.local in "
+        "the mesh, so this one has no effect on mesh traffic to it; merge the two"
+    ]

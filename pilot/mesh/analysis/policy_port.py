@@ -1,0 +1,64 @@
+"""Checks that the ports in AuthorizationPolicies are those of the workloads, and not those of their Services."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pilot.config.object import Object
+from pilot.config.problem import Problems, warning
+from pilot.config.security.authorization_policy import AuthorizationPolicy
+from pilot.derive import derived
+from pilot.mesh.registry.container_ports import PortsOfPod, ports_of_selected
+from pilot.mesh.registry.service_targets import selecting_targets
+from pilot.mesh.tables.database import Mesh
+
+_MAX_PODS = 100
+"""Maximum number of label sets of Pods whose ports are compared with those of a policy."""
+
+
+def check_policy_ports(db: Mesh, o: Object[AuthorizationPolicy]) -> Problems:
+    """Yield a problem for each port that no selected workload has, but a Service of them. Paths are below the spec."""
+    lists = list(_port_lists(o.spec))
+    if not lists or o.spec.target_ref is not None or o.spec.target_refs:
+        return
+    labels = o.spec.selector.match_labels if o.spec.selector is not None else {}
+    targets: dict[int, set[int]] = {}
+    used: set[int] = set()
+    for pod in ports_of_selected(db, o.namespace, labels.items())[:_MAX_PODS]:
+        used |= {port.number for port in pod.ports}
+        for number, target in _targets(db, o.namespace, pod):
+            targets.setdefault(number, set()).add(target)
+    used |= {target for numbers in targets.values() for target in numbers}
+    for path, ports in lists:
+        for index, text in enumerate(ports):
+            number = int(text)
+            if number in targets and number not in used and targets[number].isdisjoint(map(int, ports)):
+                remedy = " or ".join(map(str, sorted(targets[number])))
+                yield warning(
+                    "never-matches",
+                    f"{path}[{index}]",
+                    f"{text!r} matches no request, because ports are those of the workload, and {text} is a port of its "
+                    f"Service; write {remedy}",
+                )
+
+
+def _port_lists(spec: AuthorizationPolicy) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the lists of ports that must match, with their paths."""
+    for r, rule in enumerate(spec.rules):
+        for t, to in enumerate(rule.to):
+            if to.operation is not None and to.operation.ports:
+                yield f"rules[{r}].to[{t}].operation.ports", to.operation.ports
+        for w, condition in enumerate(rule.when):
+            if condition.key == "destination.port" and condition.values:
+                yield f"rules[{r}].when[{w}].values", condition.values
+
+
+@derived
+def _targets(db: Mesh, namespace: str, pod: PortsOfPod) -> tuple[tuple[int, int], ...]:
+    """Return the ports of the Services that select a Pod, each with the port of the Pod."""
+    names = {port.name: port.number for port in pod.ports if port.name}
+    pairs = []
+    for number, target in selecting_targets(db, namespace, pod.labels):
+        resolved = names.get(target) if isinstance(target, str) else target or number
+        pairs += [(number, resolved)] if resolved is not None else []
+    return tuple(sorted(pairs))

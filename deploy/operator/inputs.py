@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import re
+import shlex
 from collections.abc import Sequence
 from importlib.resources.abc import Traversable
 from typing import Any
@@ -17,6 +19,8 @@ from pilot.lib.suggestion import did_you_mean
 API_VERSION, KIND = "install.istio.io/v1alpha1", "IstioOperator"
 DEFAULT_PROFILE = "default"
 STANDARD_GATEWAYS = {"ingressGateways": "istio-ingressgateway", "egressGateways": "istio-egressgateway"}
+_NEXT = re.compile(rf"(?<!\\),\s*(?=(?:{'|'.join(TYPES['Spec'].fields)})(?:[.\[][^=,]*)?=)")
+"""A comma before another assignment."""
 _FROM_SPEC = (
     ("hub", "global.hub"),
     ("tag", "global.tag"),
@@ -65,11 +69,19 @@ def user_settings(files: Sequence[tuple[str, str]], assignments: Sequence[str]) 
         settings = deep_merge(settings, read_operator(text, name))
     settings = copy.deepcopy(settings)
     for assignment in assignments:
+        _refuse_list(assignment)
         try:
             assign(settings, assignment)
         except PathError as error:
             raise SettingsError(str(error)) from error
     return settings
+
+
+def _refuse_list(assignment: str) -> None:
+    """Raise SettingsError if an assignment consists of several ones that commas separate, as Helm accepts them."""
+    parts = _NEXT.split(assignment)
+    if len(parts) > 1:
+        raise SettingsError(f"--set takes one setting: use {' '.join(f'--set {shlex.quote(part)}' for part in parts)}")
 
 
 def read_profile(name: str, folder: Traversable | None = None) -> Plain:

@@ -12,6 +12,7 @@ _INTEGER = re.compile(r"[-+]?\d+")
 _REAL = re.compile(r"[-+]?\d+\.\d+(?:[eE][-+]?\d+)?")
 _KEYED = re.compile(r"\[([^:\]]+):(.*)\]", re.DOTALL)
 _STRINGS = (
+    "spec.revision",
     "spec.tag",
     "spec.compatibilityVersion",
     "spec.values.compatibilityVersion",

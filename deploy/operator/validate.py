@@ -56,7 +56,8 @@ def _names(spec: Plain) -> Iterator[Problem]:
         yield error(
             "bad-revision",
             "spec.revision",
-            f"invalid revision {revision}: expected a DNS label of lower-case letters, digits and hyphens",
+            f"invalid revision {revision}: expected a DNS label of lower-case letters, digits and hyphens"
+            f"{_similar_label(revision)}",
         )
     if hub and not _HUB.fullmatch(hub):
         yield error("bad-hub", "spec.hub", f"invalid hub {hub}: expected a registry with an optional path")
@@ -77,6 +78,12 @@ def _names(spec: Plain) -> Iterator[Problem]:
                     path,
                     f"invalid name {gateway.get('name')}: expected lower-case letters, digits, '.' and '-'",
                 )
+
+
+def _similar_label(text: str) -> str:
+    """Return a hint with the label that results if other characters are replaced by hyphens."""
+    label = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    return f", such as {label}" if _LABEL.fullmatch(label) else ""
 
 
 def _duplicates(spec: Plain) -> Iterator[Problem]:

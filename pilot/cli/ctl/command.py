@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
@@ -20,6 +21,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 _EXTRA = "Got unexpected extra argument"
 """Beginning of click's error for arguments that a command does not take."""
+_WORDS = "pilotctl.words"
+"""Key of the arguments of pilotctl before --."""
 _SELECTION = ("address", "istionamespace", "revision", "kubeconfig", "context")
 """Options of most commands, which select a cluster or a control plane."""
 _MAX_OPTIONS = 20
@@ -34,11 +37,22 @@ class Section(NamedTuple):
 
 
 class AliasGroup(click.Group):
-    """A group that also accepts other names of its commands, as in istioctl. `aliases` maps them to names."""
+    """A group that also accepts other names of its commands, as in istioctl. `aliases` maps them to names.
 
-    def __init__(self, *arguments: Any, aliases: Mapping[str, str] | None = None, **more: Any) -> None:
+    `hints` are messages for commands and options that do not exist. "{arguments}" in a message about a command stands
+    for the arguments that follow it.
+    """
+
+    def __init__(
+        self,
+        *arguments: Any,
+        aliases: Mapping[str, str] | None = None,
+        hints: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> None:
         super().__init__(*arguments, **more)
         self.aliases = aliases or {}
+        self.hints = hints or {}
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return super().get_command(ctx, self.aliases.get(cmd_name, cmd_name))
@@ -54,6 +68,8 @@ class AliasGroup(click.Group):
 
     def _command_hint(self, ctx: click.Context, args: Sequence[str]) -> str:
         """Return a hint on the command that is meant by arguments, the first of which is no command."""
+        if args[0] in self.hints:
+            return f"; {self.hints[args[0]].format(arguments=shlex.join(args[1:]))}"
         names = [*self.list_commands(ctx), *self.aliases]
         if suggestion := did_you_mean(args[0], names):
             return suggestion
@@ -70,21 +86,11 @@ class AliasGroup(click.Group):
 
 
 class LazyGroup(AliasGroup):
-    """A group whose commands are imported on demand, so that no command imports the dependencies of the others.
+    """A group whose commands are imported on demand, so that no command imports the dependencies of the others."""
 
-    `hints` are messages for commands and options that do not exist.
-    """
-
-    def __init__(
-        self,
-        *arguments: Any,
-        sections: Sequence[Section] = (),
-        hints: Mapping[str, str] | None = None,
-        **more: Any,
-    ) -> None:
+    def __init__(self, *arguments: Any, sections: Sequence[Section] = (), **more: Any) -> None:
         super().__init__(*arguments, **more)
         self._sections = sections
-        self._hints = hints or {}
         self._places = {name: place for section in sections for name, place in section.commands.items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -98,10 +104,8 @@ class LazyGroup(AliasGroup):
         command: click.Command = getattr(import_module(module), attribute)
         return command
 
-    def _command_hint(self, ctx: click.Context, args: Sequence[str]) -> str:
-        return f"; {self._hints[args[0]]}" if args[0] in self._hints else super()._command_hint(ctx, args)
-
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_WORDS] = list(itertools.takewhile(lambda word: word != "--", args))
         with self._usage_hints():
             return super().parse_args(ctx, args)
 
@@ -111,11 +115,22 @@ class LazyGroup(AliasGroup):
 
     @contextlib.contextmanager
     def _usage_hints(self) -> Iterator[None]:
-        """Add what exists to the error for an option or argument that the group or one of its commands lacks."""
+        """Add what exists to the error for an option or argument that the group or one of its commands lacks.
+
+        If one of the words asks for help, print the help of this command instead.
+        """
         try:
             yield
-        except click.NoSuchOption as error:
-            hint = self._hints.get(error.option_name) or ("" if error.possibilities else _describe_options(error.ctx))
+        except (click.NoSuchOption, click.BadOptionUsage) as error:
+            ctx = error.ctx
+            if ctx is not None and not {*ctx.help_option_names}.isdisjoint(ctx.meta[_WORDS]):
+                click.echo(ctx.get_help())
+                ctx.exit()
+            if not isinstance(error, click.NoSuchOption):
+                raise
+            hint = self.hints.get(error.option_name)
+            if not hint and not error.possibilities:
+                hint = _describe_options(ctx, error.option_name)
             if not hint:
                 raise
             raise click.UsageError(f"No such option '{error.option_name}'; {hint}", error.ctx) from error
@@ -139,8 +154,10 @@ class LazyGroup(AliasGroup):
         return command.get_short_help_str(limit=100) if command else ""
 
 
-def _describe_options(ctx: click.Context | None) -> str:
+def _describe_options(ctx: click.Context | None, unknown: str) -> str:
     """Return a line with the options of a command, without those that select a cluster or a control plane."""
+    if ctx is not None and ctx.parent is not None and isinstance(ctx.command, click.Group):
+        return f"options follow the command: {ctx.command_path} COMMAND {unknown}"
     options = ctx.command.params if ctx is not None else ()
     names = [max(one.opts, key=len) for one in options if isinstance(one, click.Option) and one.name not in _SELECTION]
     return f"options are {', '.join(sorted(names))}" if 0 < len(names) <= _MAX_OPTIONS else ""

@@ -6,7 +6,6 @@ https://www.envoyproxy.io/docs/envoy/latest/operations/admin
 from __future__ import annotations
 
 import json
-import re
 import urllib.parse
 from typing import Any, NamedTuple
 
@@ -35,8 +34,6 @@ class _Part(NamedTuple):
 _HOW_TO_SAVE = (
     "save one with: kubectl exec POD -c istio-proxy -- pilot-agent request GET 'config_dump?include_eds' >FILE"
 )
-_YAML = re.compile(r"(\s*#[^\n]*\n|\s*---\s*\n)?\s*(- )?[\"']?[\w@.-]+[\"']?:(\s|$)", re.ASCII)
-"""Matches the beginning of a YAML mapping, or of a list of mappings."""
 _PARTS = {
     "cds": _Part("ClustersConfigDump", (("dynamicActiveClusters", ("cluster",)), ("staticClusters", ("cluster",)))),
     "lds": _Part(
@@ -116,23 +113,22 @@ def _placeholder(entry: Plain, short_type: str) -> Plain:
     return {"name": entry.get("name", "")} if short_type == "sds" else {}
 
 
-def describe_fault(text: str, where: str, error: ValueError) -> str:
-    """Return why the text of a config_dump is not JSON. YAML is named, because -o yaml writes it."""
-    name = "standard input" if where == "-" else where
-    if _YAML.match(text):
-        return f"{name} is YAML, but a config_dump is JSON; pilotctl writes JSON with -o json"
-    return f"{name} is not JSON: {error}"
-
-
 def read_dump(text: str, where: str, hint: str = _HOW_TO_SAVE) -> EnvoyDump:
     """Parse a config_dump. Raise CommandError with a hint if the text is not a config_dump."""
-    try:
-        dump = json.loads(text)
-    except ValueError as error:
-        raise CommandError(f"{describe_fault(text, where, error)}; {hint}") from error
+    dump = parse_dump(text, where, "a config_dump", f"; {hint}")
     if not isinstance(dump, dict) or not isinstance(dump.get("configs"), list):
         raise CommandError(f"{where} is not a config_dump: it has no list named configs; {hint}")
     return EnvoyDump(_camel(dump))
+
+
+def parse_dump(text: str, where: str, expected: str, hint: str) -> Any:
+    """Return the JSON value in a text. Raise CommandError with a hint if it is not JSON."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        if text.lstrip()[:1] in ("{", "["):
+            raise CommandError(f"{where} is not JSON: {error}{hint}") from error
+        raise CommandError(f"{where} is not {expected}: it is not JSON, but YAML or another text{hint}") from error
 
 
 def fetch_dump(address: str) -> EnvoyDump:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import click
 
+from pilot.lib.addresses import is_ip
+
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _DOMAIN = r"[^/\s:]+"
@@ -52,6 +54,10 @@ ANY_NAMESPACE = RequestText(_ANY_NAMESPACE.fullmatch, _NAMESPACES)
 _OBJECT = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*")
 OBJECT_NAME = RequestText(
     _OBJECT.fullmatch, "the name of an object: at most 253 lower-case letters, digits, hyphens and dots"
+)
+WORKLOAD_ADDRESS = RequestText(
+    lambda text: not text or is_ip(text),
+    "the IP address of a workload; use --ztunnel URL for the admin address of a ztunnel",
 )
 _URL = re.compile(r"https?://[^\s/@?#]+(?:[/@?#][^\s]*)?")
 URL = RequestText(_URL.fullmatch, "a URL, such as https://203.0.113.9:6443")

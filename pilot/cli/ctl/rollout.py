@@ -6,15 +6,21 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import click
+
 from pilot.cli.ctl.client import CommandError
-from pilot.cli.ctl.object_reference import parse_objects
+from pilot.cli.ctl.object_reference import ObjectArgument, parse_objects
 from pilot.cli.ctl.output import TextTable
 from pilot.cli.ctl.replicas import Replicas
+from pilot.cli.ctl.workload_name import KINDS, workload_kind
+from pilot.config.catalogue import CATALOGUE
 
 INTERVAL = 0.1
 """Seconds between two requests to each replica."""
 PENDING = ("starting", "waiting", "sent", "unknown")
 """States of proxies that may still acknowledge the change."""
+_KUBECTL = {"wait": "wait --for=condition=Available"}
+"""Commands of kubectl for workloads, if they differ from those of pilotctl."""
 HEAD = ("OBJECT", "REPLICA", "GENERATION", "AFFECTED", "ACKNOWLEDGED", "REJECTED", "PENDING", "DISCONNECTED", "STATE")
 
 
@@ -32,9 +38,28 @@ class Target(NamedTuple):
 
 
 def named_targets(arguments: Sequence[str], namespace: str) -> list[Target]:
-    """Return the targets that arguments name. Raise BadParameter as `parse_objects` does."""
+    """Return the targets that arguments name.
+
+    Raise BadParameter as `parse_objects` does, and UsageError if one is a workload, such as a Deployment.
+    """
     references = parse_objects(arguments, namespace)
+    for one in references:
+        _refuse_workload(one)
     return [Target({name: text for name, text in one._asdict().items() if text}) for one in references]
+
+
+def _refuse_workload(one: ObjectArgument) -> None:
+    """Raise UsageError with the command of kubectl if the object is a workload that has no mesh configuration."""
+    kind = workload_kind(one.kind)
+    if kind not in KINDS or CATALOGUE.named(one.kind):
+        return
+    command = click.get_current_context().command_path.partition(" ")[2]
+    place = f" -n {one.namespace}" if one.namespace else ""
+    instead = f"kubectl {_KUBECTL.get(command, command)} {kind}/{one.name}{place}"
+    raise click.UsageError(
+        f"{command} shows the delivery of mesh configuration, such as virtualservice/shop/cart; "
+        f"for {KINDS[kind].name}s use {instead}"
+    )
 
 
 class Rollout(NamedTuple):

@@ -37,11 +37,16 @@ def parse_workload(text: str, namespace: str) -> WorkloadName:
     """Return the workload that an argument names. `namespace` is that of a name without one."""
     kind, _, rest = text.rpartition("/")
     name, _, own_namespace = rest.partition(".")
-    kind = (kind or "pod").lower()
-    kind = _SHORT_NAMES.get(kind, kind.removesuffix("s"))
+    kind = workload_kind(kind or "pod")
     if kind not in KINDS:
         raise click.UsageError(f"the kind {kind!r} is none of {', '.join(KINDS)}")
     return WorkloadName(kind, name, own_namespace or namespace)
+
+
+def workload_kind(text: str) -> str:
+    """Return the name of a kind for its short name or plural. It is in KINDS if it is one of a workload."""
+    kind = text.lower()
+    return _SHORT_NAMES.get(kind, kind.removesuffix("s"))
 
 
 async def read_workload(objects: ObjectClient, workload: WorkloadName) -> Plain:

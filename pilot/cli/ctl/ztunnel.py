@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,7 +11,7 @@ import click
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, selected_cluster, with_cluster_options
 from pilot.cli.ctl.connection import SYSTEM
-from pilot.cli.ctl.envoy import ADMIN_PORT, describe_fault, request_admin
+from pilot.cli.ctl.envoy import ADMIN_PORT, parse_dump, request_admin
 from pilot.cli.ctl.files import read_file
 from pilot.cli.ctl.forwarding import find_pods, forward
 from pilot.cli.ctl.request_texts import ANY_NAMESPACE
@@ -92,10 +91,7 @@ class ZtunnelSelection(NamedTuple):
 
 def read_ztunnel_dump(text: str, where: str, workload: PodKey | None = None, hint: str = "") -> ZtunnelDump:
     """Parse a config_dump. Raise CommandError with a hint if the text is not one of a ztunnel."""
-    try:
-        dump = json.loads(text)
-    except ValueError as error:
-        raise CommandError(f"{describe_fault(text, where, error)}{hint}") from error
+    dump = parse_dump(text, where, "a config_dump of ztunnel", hint)
     if not isinstance(dump, dict) or not {"workloads", "services"} <= dump.keys():
         raise CommandError(f"{where} is not a config_dump of ztunnel: it has no workloads and services{hint}")
     return ZtunnelDump(dump, workload)

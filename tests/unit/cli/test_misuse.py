@@ -251,7 +251,7 @@ MISTAKES = [
     (
         "pilotctl ztunnel-config workload --file vs.yaml",
         1,
-        "vs.yaml is YAML, but a config_dump is JSON; pilotctl writes JSON with -o json; save one with: kubectl port-forward POD 15000 & curl -s localhost:15000/config_dump >FILE",
+        "vs.yaml is not a config_dump of ztunnel: it is not JSON, but YAML or another text; save one with: kubectl port-forward POD 15000 & curl -s localhost:15000/config_dump >FILE",
     ),
     (
         "pilotctl workload entry configure -f many.yaml -o out --clusterID x",
@@ -928,6 +928,91 @@ MISTAKES = [
         "kubeconfig baddata.yaml: clusters[c].cluster.certificate-authority-data: not base64: Invalid base64-encoded string: number of data characters (5) cannot be 1 more than a multiple of 4; for a PEM file, use certificate-authority with its path",
     ),
     (
+        "pilotctl ztunnel-config workload --address http://127.0.0.1:15014",
+        2,
+        "Invalid value for '--address': 'http://127.0.0.1:15014': expected the IP address of a workload; use --ztunnel URL for the admin address of a ztunnel",
+    ),
+    (
+        "pilotctl rollout status deployment/cart -n shop",
+        2,
+        "rollout status shows the delivery of mesh configuration, such as virtualservice/shop/cart; for Deployments use kubectl rollout status deployment/cart -n shop",
+    ),
+    (
+        "pilotctl wait sts/shop/cart",
+        2,
+        "wait shows the delivery of mesh configuration, such as virtualservice/shop/cart; for StatefulSets use kubectl wait --for=condition=Available statefulset/cart -n shop",
+    ),
+    (
+        "pilotctl rollout history deployment/cart",
+        2,
+        "No such command 'history'; pilotctl history lists changes of mesh configuration, and kubectl rollout history deployment/cart those of workloads",
+    ),
+    (
+        "pilotctl rollout restart deployment/cart -n shop",
+        2,
+        "No such command 'restart'; use kubectl rollout restart deployment/cart -n shop",
+    ),
+    (
+        "pilotctl rollout --address :1 status virtualservice/shop/cart",
+        2,
+        "No such option '--address'; options follow the command: pilotctl rollout COMMAND --address",
+    ),
+    (
+        "pilotctl manifest diff default demo",
+        2,
+        "default and demo are profiles: use pilotctl profile diff default demo",
+    ),
+    (
+        "pilotctl manifest diff default vs.yaml",
+        2,
+        "default is a profile, not a file: save its objects with pilotctl manifest generate --set profile=default -o FILE",
+    ),
+    (
+        "pilotctl manifest generate --set profile=minimal,values.global.hub=x",
+        1,
+        "--set takes one setting: use --set profile=minimal --set values.global.hub=x",
+    ),
+    (
+        "pilotctl shadow --set 'hub=a b,tag=c'",
+        1,
+        "--set takes one setting: use --set 'hub=a b' --set tag=c",
+    ),
+    (
+        "pilotctl wait --for=condition=Programmed gateway/shop/gw",
+        2,
+        "Invalid value for '--for': 'condition=Programmed': pilotctl status shows conditions, and kubectl wait --for=condition=Programmed waits for them; this command waits for proxies",
+    ),
+    (
+        "pilotctl workload entry configure -f entry-port.yaml -o out --clusterID x",
+        1,
+        "entry-port.yaml contains no WorkloadGroup, but WorkloadEntry; pilotctl workload group create prints a WorkloadGroup",
+    ),
+    (
+        "pilotctl proxy-config clusters --file vs.yaml",
+        1,
+        "vs.yaml is not a config_dump: it is not JSON, but YAML or another text; save one with: kubectl exec POD -c istio-proxy -- pilot-agent request GET 'config_dump?include_eds' >FILE",
+    ),
+    (
+        "pilotctl install --set profile=demoo -c nowhere",
+        1,
+        "spec.profile: unknown profile demoo; did you mean demo?; available: ambient, default, demo, empty, minimal, openshift, openshift-ambient, preview, remote, stable",
+    ),
+    (
+        "pilotctl manifest generate --set profile=demoo --cluster-specific -c nowhere",
+        1,
+        "spec.profile: unknown profile demoo; did you mean demo?; available: ambient, default, demo, empty, minimal, openshift, openshift-ambient, preview, remote, stable",
+    ),
+    (
+        "pilotctl install --revision 1.24 -c nowhere",
+        1,
+        "spec.revision: invalid revision 1.24: expected a DNS label of lower-case letters, digits and hyphens, such as 1-24",
+    ),
+    (
+        "pilotctl upgrade --revision Canary_1 -c nowhere",
+        1,
+        "spec.revision: invalid revision Canary_1: expected a DNS label of lower-case letters, digits and hyphens, such as canary-1",
+    ),
+    (
         "pilot-operator serve",
         1,
         "unknown command 'serve' for pilot-operator; did you mean server? pilot-operator --help lists the commands",
@@ -1003,6 +1088,21 @@ def test_message_names_the_cause_and_the_fix(
     assert import_module(f"pilot.cli.{program.replace('-', '_')}").main(words) == status
     error = capsys.readouterr().err.replace(other, "OTHER").replace(grpc, "GRPC")
     assert error.partition("Error: ")[2].removesuffix("\n") == message
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["rollout --help --address :1", "rollout --no-such -h", "rollout status --no-such --help", "authz --help --proxy"],
+)
+def test_help_takes_precedence_over_unknown_options(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pilotctl.main(shlex.split(arguments)) == 0
+    name = " ".join(word for word in arguments.split() if word.isalpha())
+    assert capsys.readouterr().out.startswith(f"Usage: pilotctl {name} ")
+
+
+def test_option_after_the_end_of_options_does_not_show_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert pilotctl.main(["rollout", "status", "--no-such", "--", "--help"]) == 2
+    assert "No such option '--no-such'" in capsys.readouterr().err
 
 
 def run_python(statement: str) -> tuple[str, str]:

@@ -12,12 +12,17 @@ from deploy.operator.manifest import package_folder
 from deploy.operator.settings_tree import value_at
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, confirm, with_cluster
-from pilot.cli.ctl.commands.manifest import operator_options, read_installation, read_settings, warn_of_local_images
+from pilot.cli.ctl.commands.manifest import (
+    operator_options,
+    read_cluster_installation,
+    read_settings,
+    warn_of_local_images,
+)
 from pilot.cli.ctl.commands.verify_install import print_checks
 from pilot.cli.ctl.durations import parse_seconds
 from pilot.cli.ctl.output import Part, TextTable, say, write
 from pilot.cli.ctl.progress import progress_reporter
-from pilot.install.cluster_checks import cni_warnings, detect_platform
+from pilot.install.cluster_checks import cni_warnings
 from pilot.install.install_plan import InstallPlan, build_install_plan
 from pilot.install.installation_labels import VERSION
 from pilot.install.installer import Installer, InstallOutcome, WaitOptions
@@ -74,8 +79,7 @@ def _run(
 ) -> None:
     settings = read_settings(**where)
     waits = WaitOptions(timeout=parse_seconds(timeout, "--readiness-timeout"))
-    platform = cluster.run(lambda objects, _: detect_platform(objects))
-    installation = read_installation(settings, force, platform)
+    installation = read_cluster_installation(cluster, settings, force)
     warn_of_local_images(installation.objects())
     try:
         plan = build_install_plan(installation)

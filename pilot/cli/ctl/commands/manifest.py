@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -12,8 +13,8 @@ import click
 from deploy.images import local_image_remarks
 from deploy.operator.components import COMPONENTS
 from deploy.operator.errors import SettingsError
-from deploy.operator.inputs import user_settings
-from deploy.operator.manifest import Installation, manifest_text, render_installation
+from deploy.operator.inputs import profile_names, user_settings
+from deploy.operator.manifest import Installation, manifest_text, render_installation, resolve_operator
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, with_cluster
 from pilot.cli.ctl.command import AliasGroup
@@ -99,6 +100,22 @@ def read_installation(settings: dict[str, Any], force: bool, platform: str = "")
         raise CommandError(str(error)) from error
 
 
+def check_settings(settings: dict[str, Any], force: bool) -> None:
+    """Raise CommandError if the settings of an installation are invalid."""
+    try:
+        resolve_operator(settings, lambda _: None, None, force)
+    except SettingsError as error:
+        raise CommandError(str(error)) from error
+
+
+def read_cluster_installation(
+    cluster: Cluster, settings: dict[str, Any], force: bool, dry_run: bool = False
+) -> Installation:
+    """Render an installation with the defaults of the cluster's platform. Settings are checked before connecting."""
+    check_settings(settings, force)
+    return read_installation(settings, force, cluster.run(_platform, dry_run))
+
+
 def warn_of_local_images(objects: Iterable[dict[str, Any]]) -> None:
     """Print a warning if an image in an installation is in no registry."""
     for remark in local_image_remarks(objects, "spec.values.pilot.image"):
@@ -115,6 +132,7 @@ def manifest() -> None:
 @click.argument("other", metavar="FILE2")
 def diff(one: str, other: str) -> None:
     """Compare the objects in two files. The exit status is 1 if they differ."""
+    _refuse_profiles(one, other)
     if one == other == "-":
         raise click.UsageError("only one of the files can be standard input")
     names = tuple("standard input" if name == "-" else name for name in (one, other))
@@ -122,6 +140,18 @@ def diff(one: str, other: str) -> None:
     lines = differences(first, second, names)
     write("\n".join(lines) or "The files contain the same objects.")
     click.get_current_context().exit(1 if lines else 0)
+
+
+def _refuse_profiles(*arguments: str) -> None:
+    """Raise UsageError if arguments that should be files are profiles."""
+    names = profile_names()
+    profiles = [name for name in arguments if name in names and not os.path.exists(name)]
+    if len(profiles) == len(arguments):
+        listed = " and ".join(profiles)
+        raise click.UsageError(f"{listed} are profiles: use pilotctl profile diff {' '.join(profiles)}")
+    if profiles:
+        command = f"pilotctl manifest generate --set profile={profiles[0]} -o FILE"
+        raise click.UsageError(f"{profiles[0]} is a profile, not a file: save its objects with {command}")
 
 
 @manifest.command()
@@ -150,8 +180,10 @@ def generate(
     **where: Any,
 ) -> None:
     """Print the objects of an installation as YAML. The output is deterministic."""
-    platform = cluster.run(_platform) if cluster_specific else ""
-    installation = read_installation(read_settings(**where), force, platform)
+    settings = read_settings(**where)
+    installation = (
+        read_cluster_installation(cluster, settings, force) if cluster_specific else read_installation(settings, force)
+    )
     objects = installation.objects([_component(name, installation) for name in components])
     warn_of_local_images(objects)
     text = manifest_text(objects).rstrip("\n")

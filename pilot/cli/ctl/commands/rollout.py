@@ -24,7 +24,15 @@ _FIELDS = 3
 """Maximum number of updated fields of a change that are shown without -v."""
 
 
-@click.group(cls=AliasGroup)
+_OF_WORKLOADS = {name: f"use kubectl rollout {name} {{arguments}}" for name in ("restart", "undo", "pause", "resume")}
+HINTS = _OF_WORKLOADS | {
+    "history": "pilotctl history lists changes of mesh configuration, and kubectl rollout history {arguments} those of "
+    "workloads"
+}
+"""Hints for commands of kubectl rollout."""
+
+
+@click.group(cls=AliasGroup, hints=HINTS)
 def rollout() -> None:
     """Show how far changes have been delivered to proxies."""
 

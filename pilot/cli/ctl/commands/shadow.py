@@ -13,12 +13,11 @@ from deploy.operator.errors import SettingsError
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, with_cluster
 from pilot.cli.ctl.commands.install import planned_changes
-from pilot.cli.ctl.commands.manifest import read_installation, read_settings
+from pilot.cli.ctl.commands.manifest import check_settings, read_cluster_installation, read_settings
 from pilot.cli.ctl.connection import monitoring_port
 from pilot.cli.ctl.html_page import build_page, write_page
 from pilot.cli.ctl.output import FORMATS, CommandResult, Part, TextTable, show
 from pilot.cli.ctl.reference import DEFAULT_REFERENCE, reference_addresses, reference_webhook
-from pilot.install.cluster_checks import detect_platform
 from pilot.install.install_plan import InstallPlan, build_install_plan
 from pilot.install.verification import PlannedChange, find_changes
 from pilot.kube.object_client import ObjectClient
@@ -113,12 +112,15 @@ def shadow(
     plane is derived and compared. Differences are grouped by cause. With -f or --set, dry runs at the API server show
     what an installation would change.
     """
+    wanted = read_settings(files, assignments, "", "") if files or assignments else None
+    if wanted is not None:
+        check_settings(wanted, force=False)
     environ = {**os.environ, **dict(_variable(text) for text in variables)}
     ctx = click.get_current_context()
     addresses = reference_addresses(ctx, cluster, references, _xds_port if as_proxies else monitoring_port)
     reviewer = webhook or reference_webhook(ctx, cluster, references, WEBHOOK_PORT)
     settings = load([f"--revision={revision}"] if revision else [], environ).settings
-    plan = _plan(cluster, files, assignments) if files or assignments else None
+    plan = _plan(cluster, wanted) if wanted is not None else None
 
     async def compare(client: ObjectClient, _: ObjectClient) -> tuple[ShadowReport, list[PlannedChange] | None]:
         replicas = [] if as_proxies else [ReferencePages(address) for address in addresses]
@@ -166,10 +168,9 @@ def _variable(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _plan(cluster: Cluster, files: tuple[str, ...], assignments: tuple[str, ...]) -> InstallPlan:
-    """Return the plan of an installation that files and assignments describe."""
-    platform = cluster.run(lambda objects, _: detect_platform(objects), dry_run=True)
-    installation = read_installation(read_settings(files, assignments, "", ""), False, platform)
+def _plan(cluster: Cluster, settings: dict[str, Any]) -> InstallPlan:
+    """Return the plan of the installation that settings describe."""
+    installation = read_cluster_installation(cluster, settings, force=False, dry_run=True)
     try:
         return build_install_plan(installation)
     except SettingsError as error:

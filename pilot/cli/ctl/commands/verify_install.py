@@ -10,9 +10,8 @@ import click
 from deploy.operator.errors import SettingsError
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, with_cluster
-from pilot.cli.ctl.commands.manifest import operator_options, read_installation, read_settings
+from pilot.cli.ctl.commands.manifest import operator_options, read_cluster_installation, read_settings
 from pilot.cli.ctl.output import TextTable, say
-from pilot.install.cluster_checks import detect_platform
 from pilot.install.install_plan import build_install_plan
 from pilot.install.installation_labels import DEFAULT
 from pilot.install.verification import ObjectCheck, verify_plan, verify_revision
@@ -24,9 +23,8 @@ from pilot.install.verification import ObjectCheck, verify_plan, verify_revision
 def verify_install(cluster: Cluster, force: bool, **where: Any) -> None:
     """Check that an installation matches an IstioOperator. Without one, check that all installed objects are ready."""
     if where["files"] or where["assignments"]:
-        platform = cluster.run(lambda objects, _: detect_platform(objects))
         try:
-            plan = build_install_plan(read_installation(read_settings(**where), force, platform))
+            plan = build_install_plan(read_cluster_installation(cluster, read_settings(**where), force))
         except SettingsError as error:
             raise CommandError(str(error)) from error
         checks = cluster.run(lambda _, trial: verify_plan(trial, plan))

@@ -26,13 +26,27 @@ from pilot.ingest.fingerprint import fingerprint
 CONDITIONS = ("delivered", "distribution", "delete")
 
 
+class _Condition(click.Choice):  # type: ignore[type-arg]  # generic only since click 8.2
+    """What to wait for. Conditions of objects, as of kubectl wait, are refused with a hint."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value.startswith(("condition=", "jsonpath=")):
+            self.fail(
+                f"{value!r}: pilotctl status shows conditions, and kubectl wait --for={value} waits for them; this "
+                "command waits for proxies",
+                param,
+                ctx,
+            )
+        return str(super().convert(value, param, ctx))
+
+
 @click.command()
 @click.argument("objects", nargs=-1, metavar="[KIND/NAME]...")
 @click.option("-f", "--filename", "files", multiple=True, metavar="FILE", help="file or directory of applied objects")
 @click.option(
     "--for",
     "condition",
-    type=click.Choice(CONDITIONS),
+    type=_Condition(CONDITIONS),
     default=CONDITIONS[0],
     show_default=True,
     help="delivered: the proxies have the objects; delete: they have their removal; distribution: as delivered",

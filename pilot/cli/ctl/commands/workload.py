@@ -31,6 +31,7 @@ Plain = dict[str, Any]
 _CONFIG_MAP, _SERVICE = VersionedKind("v1", "ConfigMap"), VersionedKind("v1", "Service")
 _ACCOUNT = VersionedKind("v1", "ServiceAccount")
 _GROUP = VersionedKind("networking.istio.io/v1", "WorkloadGroup")
+_ENTRY = "WorkloadEntry"
 _WEBHOOKS = VersionedKind(MUTATING_WEBHOOKS.api_version, MUTATING_WEBHOOKS.name)
 _ROOTS = "istio-ca-root-cert"
 EAST_WEST = "istio-eastwestgateway"
@@ -224,7 +225,8 @@ def _read_group(path: str, namespace: str) -> Plain:
         raise CommandError(f"{path} contains {len(groups)} objects of the kind {_GROUP.name}, expected one: {names}")
     if not groups:
         kinds = ", ".join(dict.fromkeys(str(item.get("kind")) for item in objects)) or "no objects"
-        raise CommandError(f"{path} contains no {_GROUP.name}, but {kinds}")
+        hint = f"; pilotctl workload group create prints a {_GROUP.name}" if _ENTRY in kinds else ""
+        raise CommandError(f"{path} contains no {_GROUP.name}, but {kinds}{hint}")
     plain = groups[0]
     metadata = plain.get("metadata") or {}
     return {**plain, "metadata": {**({"namespace": namespace} if namespace else {}), **metadata}}

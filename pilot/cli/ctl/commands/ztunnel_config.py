@@ -9,6 +9,7 @@ import click
 
 from pilot.cli.ctl.command import AliasGroup, with_output
 from pilot.cli.ctl.output import CommandResult, TextTable
+from pilot.cli.ctl.request_texts import WORKLOAD_ADDRESS
 from pilot.cli.ctl.tables import ztunnels as tables
 from pilot.cli.ctl.tables.ztunnels import ZtunnelDump
 from pilot.cli.ctl.ztunnel import ZtunnelSelection, with_ztunnel_dump, with_ztunnels
@@ -46,7 +47,9 @@ def ztunnel_config() -> None:
 @ztunnel_config.command(
     help=f"Show workloads: addresses, nodes, waypoints and protocols.\n\n{POD}, and only the Pod is shown."
 )
-@click.option("--address", "ip", default="", metavar="IP", help="only workloads with this address")
+@click.option(
+    "--address", "ip", type=WORKLOAD_ADDRESS, default="", metavar="IP", help="only workloads with this address"
+)
 @click.option("--workload-namespace", "inside", default="", help="only workloads in this namespace")
 @click.option("--workload-node", "on", default="", help="only workloads on this node")
 @with_output

@@ -133,7 +133,7 @@ def test_bootstrap(run: Callable[..., str], dump_file: str) -> None:
         ("{", "is not JSON"),
         (
             "configs:\n- a: 1\n",
-            "x is YAML, but a config_dump is JSON; pilotctl writes JSON with -o json; save one with",
+            "x is not a config_dump: it is not JSON, but YAML or another text; save one with",
         ),
         ("[]", "is not a config_dump"),
         ('{"configs": {}}', "is not a config_dump: it has no list named configs"),

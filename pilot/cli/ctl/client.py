@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from pilot.cli.ctl.connected import describe_missing_proxy, list_proxies, proxy_names
 from pilot.cli.http_request import AddressError, HttpResponse, UnreachableError, parse_address, send
 from pilot.lib.build_info import VERSION_HEADER
 from pilot.lib.text import join_lines
@@ -104,13 +105,15 @@ class PageClient:
             if "/" in query["proxyID"]:
                 return UnknownProxyError(
                     f"{query['proxyID']!r} is not the name of a proxy: use POD.NAMESPACE or part of it, or "
-                    f"svc/NAME.NAMESPACE{self._connected()}"
+                    f"svc/NAME.NAMESPACE{list_proxies(proxy_names(self.get('connections')))}"
                 )
             if about := text.partition("\n")[2]:
                 return UnknownProxyError(f"{about}; looked at {self.address}")
-            in_namespace = f" in namespace {query['namespace']}" if query.get("namespace") else ""
+            namespace = query.get("namespace", "")
+            place = f" in namespace {namespace}" if namespace else ""
             return UnknownProxyError(
-                f"no connected proxy{in_namespace} matches {query['proxyID']!r} at {self.address}{self._connected()}"
+                f"no connected proxy{place} matches {query['proxyID']!r} at {self.address}"
+                + describe_missing_proxy(query["proxyID"], namespace, self.get("connections"))
             )
         if response.status == 409:
             return AmbiguousProxyError(text)
@@ -122,11 +125,3 @@ class PageClient:
         if response.status == 404 and text == "404 page not found":
             return CommandError(f"{self.address} has no page /{path}; {_PAGE_HINT}")
         return CommandError(text or f"{self.address}/{path} returned {response.status} {response.reason}")
-
-    def _connected(self) -> str:
-        names = [client["connectionId"].rpartition("-")[0] for client in self.get("connections").get("clients", ())]
-        if not names:
-            return "; no proxies are connected"
-        return f"; connected proxies: {', '.join(names[:5])}" + (
-            f" and {len(names) - 5} more" if len(names) > 5 else ""
-        )

@@ -12,6 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import click
 
 from pilot.cli.ctl.client import AmbiguousProxyError, CommandError, PageClient, UnknownProxyError
+from pilot.cli.ctl.connected import describe_missing_namespace, describe_missing_proxy
 
 Result = TypeVar("Result")
 GRACE = 1.0
@@ -108,7 +109,12 @@ class Replicas:
             raise next(iter(errors.values()))
         self.missing |= silent
         place = f" in namespace {namespace}" if namespace else ""
-        raise UnknownProxyError(f"no connected proxy{place} matches {name!r} at any replica that answers")
+        remark = describe_missing_proxy(name, namespace, self.get("connections"))
+        raise UnknownProxyError(f"no connected proxy{place} matches {name!r} at any replica that answers{remark}")
+
+    def describe_missing_namespace(self, namespace: str | None) -> str:
+        """Return a remark on a namespace, if one is given, from which nothing is known. See `connected`."""
+        return describe_missing_namespace(namespace, self.get("connections")) if namespace else ""
 
     def notes(self) -> list[str]:
         """Return a line for each replica whose answer is missing."""

@@ -1013,6 +1013,11 @@ MISTAKES = [
         "spec.revision: invalid revision Canary_1: expected a DNS label of lower-case letters, digits and hyphens, such as canary-1",
     ),
     (
+        "pilotctl explain 'outbound|80||cart.shop.svc.cluster.local' web.shop",
+        2,
+        "PROXY comes first: use pilotctl explain web.shop 'outbound|80||cart.shop.svc.cluster.local'",
+    ),
+    (
         "pilot-operator serve",
         1,
         "unknown command 'serve' for pilot-operator; did you mean server? pilot-operator --help lists the commands",

@@ -349,7 +349,8 @@ def test_proxy_status(run: Any, address: str) -> None:
         "gate.edge    Kubernetes   router    -        -       -       -\n"
         "tea-1.shop rejected LDS: no such filter\n"
         "tea-1.shop has not acknowledged EDS\n"
-        "2 proxies: 1 ERROR, 1 NOT SENT\n"
+        "gate.edge is connected, but has not requested any configuration\n"
+        "2 proxies: 1 ERROR, 1 NOTHING REQUESTED\n"
     )
 
 
@@ -579,14 +580,29 @@ def test_problems(run: Any, address: str) -> None:
         "1 error, 1 warning.\n"
     )
     assert run(address, "problems", "-n", "calm") == (
-        "No problems in the namespace calm; pilotctl problems lists those of all.\n"
+        "No problems in the namespace calm; pilotctl problems lists those of all; namespaces with proxies: shop.\n"
     )
+
+
+def test_explanation_with_swapped_arguments(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--address", address, "explain", "http.80", "tea"]) == 2
+    assert "Error: PROXY comes first: use pilotctl explain tea http.80\n" in capsys.readouterr().err
 
 
 def test_unknown_proxy(fail: Any, address: str, empty: str) -> None:
     sentence = "Error: no connected proxy matches 'milk' at http://HERE"
-    assert fail(address, "proxy-config", "routes", "milk") == f"{sentence}; connected proxies: tea-1.shop\n"
-    assert fail(empty, "proxy-config", "routes", "milk") == f"{sentence}; no proxies are connected\n"
+    assert fail(address, "proxy-config", "routes", "milk") == (
+        f"{sentence}; connected proxies: tea-1.shop; pilotctl check-inject POD.NAMESPACE shows whether the Pod is injected, "
+        "and --address selects another control plane\n"
+    )
+    assert fail(address, "proxy-config", "routes", "tea-2", "-n", "shop") == (
+        "Error: no connected proxy in namespace shop matches 'tea-2' at http://HERE; did you mean tea-1.shop?; "
+        "connected proxies: tea-1.shop\n"
+    )
+    assert fail(empty, "proxy-config", "routes", "milk.shop") == (
+        "Error: no connected proxy matches 'milk.shop' at http://HERE; no proxies are connected; "
+        "pilotctl check-inject milk.shop shows whether the Pod is injected, and --address selects another control plane\n"
+    )
     assert fail(address, "proxy-config", "routes", "deploy/milk") == (
         "Error: 'deploy/milk' is not the name of a proxy: use POD.NAMESPACE or part of it, or "
         "svc/NAME.NAMESPACE; connected proxies: tea-1.shop\n"

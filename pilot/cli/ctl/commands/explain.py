@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
 import click
 
+from pilot.cli.ctl.client import UnknownProxyError
 from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.completions import complete_namespaces, complete_proxies, complete_resources
 from pilot.cli.ctl.output import CommandResult, TextTable, kind_of, name_of, place_of
@@ -41,9 +43,29 @@ def explain(
     PROXY is POD.NAMESPACE or part of it. RESOURCE is a NAME from proxy-config; use --type if several types share the
     name.
     """
+    if "|" in proxy:
+        raise _swapped(proxy, resource)
     query = {"proxyID": proxy, "resource": resource, "type": short_type or ""}
-    page = client.get("explain", **query, **({"namespace": namespace} if namespace else {}))
+    try:
+        page = client.get("explain", **query, **({"namespace": namespace} if namespace else {}))
+    except UnknownProxyError:
+        if _is_connected(client, resource):
+            raise _swapped(proxy, resource) from None
+        raise
     return CommandResult(page, _parts(page, verbose))
+
+
+def _is_connected(client: Replicas, name: str) -> bool:
+    """Return whether a name selects a connected proxy."""
+    try:
+        return bool(client.get("syncz", proxyID=name))
+    except UnknownProxyError:
+        return False
+
+
+def _swapped(resource: str, proxy: str) -> click.UsageError:
+    """Return the error for a resource that stands before the proxy."""
+    return click.UsageError(f"PROXY comes first: use {shlex.join(['pilotctl', 'explain', proxy, resource])}")
 
 
 def _parts(page: dict[str, Any], verbose: bool) -> Iterator[str | TextTable]:

@@ -25,4 +25,6 @@ def problems(client: Replicas, selection: Selection) -> CommandResult:
     query = {"namespace": namespace} if namespace is not None else {}
     findings = selection.apply(client.get("problemz", proxies="true", **query))
     within = f" in the namespace {namespace}; pilotctl problems lists those of all" if namespace else ""
+    if not findings:
+        within += client.describe_missing_namespace(namespace)
     return selection.show(findings, f"No problems{within}.")

@@ -27,7 +27,8 @@ from pilot.lib.xds_types import BY_SHORT_NAME, find_type, short_name
 _TYPES = ("cds", "lds", "eds", "rds")
 _COMPARED = {"Clusters": "cds", "Listeners": "lds", "Routes": "rds"}
 SECONDS = 1.0
-_ORDER = ("ERROR", "STALE", "NOT SENT", "SYNCED")
+_UNUSED = "NOTHING REQUESTED"
+_ORDER = ("ERROR", "STALE", _UNUSED, "NOT SENT", "SYNCED")
 _STATES = {name.lower().replace(" ", "-"): name for name in _ORDER}
 _SHOWN_NAMES = 3
 """Number of proxies that are named for the same reason."""
@@ -69,7 +70,8 @@ def proxy_status(
     """Show whether each proxy has acknowledged its configuration. The proxies in the worst state come first.
 
     The state of a resource type is ERROR if the proxy rejected it, STALE if the proxy has not acknowledged it, NOT SENT
-    if there was nothing to send, or SYNCED.
+    if there was nothing to send, or SYNCED. The state of a proxy is the worst of these, or NOTHING REQUESTED if it is
+    connected but does not subscribe to any type.
 
     With PROXY (POD.NAMESPACE or part of it), show the state of each resource type. With PROXY and --envoy or --file,
     compare the control plane's configuration with Envoy's.
@@ -110,7 +112,9 @@ def _status(client: Replicas, proxy: str | None, namespace: str, states: tuple[s
         return CommandResult(statuses, _details(client, statuses))
     proxies = client.get("syncz", namespace=namespace)
     if not proxies:
-        return CommandResult([], [_nothing(client, namespace)])
+        place = f" in the namespace {namespace!r}" if namespace else ""
+        remark = client.describe_missing_namespace(namespace)
+        return CommandResult([], [f"No proxy{place} is connected to {client.address}{remark}."])
     names = {_STATES[state] for state in states} or set(_STATES.values())
     selection = sorted((p for p in proxies if worst_state(p) in names), key=lambda p: _ORDER.index(worst_state(p)))
     return CommandResult(selection, _parts(selection, proxies))
@@ -121,10 +125,6 @@ def _watched(client: Replicas, proxy: str | None, namespace: str, states: tuple[
     client.missing.clear()
     parts = list(_status(client, proxy, namespace, states).parts)
     return [*parts, *(Text(note, "yellow") for note in client.notes())]
-
-
-def _nothing(client: Replicas, namespace: str) -> str:
-    return f"No proxy{f' in the namespace {namespace!r}' if namespace else ''} is connected to {client.address}."
 
 
 def _parts(selection: list[Status], proxies: list[Status]) -> Iterator[Part]:
@@ -175,8 +175,8 @@ def _row(proxy: Status, types: Iterable[str]) -> list[str]:
 
 
 def worst_state(proxy: Status) -> str:
-    """Return the worst state of a proxy's resource types."""
-    return min(map(state, proxy.get("resources", {}).values()), key=_ORDER.index, default="NOT SENT")
+    """Return the worst state of a proxy's resource types, or that it has requested none."""
+    return min(map(state, proxy.get("resources", {}).values()), key=_ORDER.index, default=_UNUSED)
 
 
 def state(resource: dict[str, Any] | None) -> str:
@@ -202,7 +202,7 @@ def _details(client: Replicas, proxies: Iterable[dict[str, Any]]) -> Iterator[st
         ]
         yield TextTable(("TYPE", "STATE", "SENT", "ACKNOWLEDGED", "TIME"), rows)
         rejections = _explained(client, proxy) if worst_state(proxy) == "ERROR" else []
-        delays = [reason.text(since) for reason, since in _delays(proxy)]
+        delays = [reason.text(since) for reason, since in (*_delays(proxy), *_absence(proxy))]
         yield from (f"{proxy['proxy']} {text}" for text in (*rejections, *delays))
 
 
@@ -231,6 +231,7 @@ def _reasons(proxy: Status) -> Iterator[tuple[StatusReason, str]]:
     when."""
     yield from _rejections(proxy)
     yield from _delays(proxy)
+    yield from _absence(proxy)
 
 
 def _rejections(proxy: Status) -> Iterator[tuple[StatusReason, str]]:
@@ -244,6 +245,11 @@ def _delays(proxy: Status) -> Iterator[tuple[StatusReason, str]]:
     for url, resource in sorted(proxy.get("resources", {}).items()):
         if state(resource) == "STALE":
             yield StatusReason(f"has not acknowledged {short_name(url).upper()}"), resource.get("sentTime", "")
+
+
+def _absence(proxy: Status) -> Iterator[tuple[StatusReason, str]]:
+    if worst_state(proxy) == _UNUSED:
+        yield StatusReason("is connected, but has not requested any configuration"), ""
 
 
 def _comparison(client: Replicas, proxy: str, envoy: EnvoyDump) -> CommandResult:

@@ -115,7 +115,8 @@ def history(client: Replicas, namespace: str, verbose: bool) -> CommandResult:
         changes = [change for change in changes if any(o["namespace"] == namespace for o in change["objects"])]
     value = {"changes": changes, "replicas": {a.replica.name: a.value | {"changes": None} for a in answers}}
     if not changes:
-        within = f" of objects in the namespace {namespace}; {every} in others" if namespace else ""
+        remark = client.describe_missing_namespace(namespace)
+        within = f" of objects in the namespace {namespace}; {every} in others{remark}" if namespace else ""
         return CommandResult(value, [f"No changes{within}."])
     is_by_known = any(o["manager"] for change in changes for o in change["objects"])
     head = tuple(name for name in _HEAD if name != "BY" or is_by_known)

@@ -31,7 +31,10 @@ def status(client: Replicas, namespace: str | None, kind: str) -> CommandResult:
     query = {"namespace": namespace, "kind": kind or None}
     objects = client.get("statusz", **{name: value for name, value in query.items() if value is not None})
     rows = [(_name(one) if not n else "", *row) for one in objects for n, row in enumerate(_rows(one["status"]))]
-    return CommandResult(objects, [TextTable(_HEAD, rows)] if rows else ["No objects."])
+    if not rows:
+        place = f" in the namespace {namespace}{client.describe_missing_namespace(namespace)}" if namespace else ""
+        return CommandResult(objects, [f"No objects{place}."])
+    return CommandResult(objects, [TextTable(_HEAD, rows)])
 
 
 def _name(one: dict[str, Any]) -> str:

@@ -145,7 +145,11 @@ def test_equal_problems_are_listed_once(replicas: list[Replica], capsys: Any) ->
         ("tea-1.shop", 0, "Proxy tea-1.shop in cluster east"),
         ("cups", 2, "'cups' matches several proxies: cups-1.shop, cups-2.shop"),
         ("tea-", 2, "several proxies match 'tea-'"),
-        ("bowl", 1, "no connected proxy matches 'bowl' at any replica that answers"),
+        (
+            "bowl",
+            1,
+            "no connected proxy matches 'bowl' at any replica that answers; no proxies are connected; pilotctl c",
+        ),
     ],
 )
 def test_a_proxy_is_found_at_its_replica(

@@ -39,11 +39,12 @@ MESH = [
 def test_worst_proxies_come_first_with_their_reasons(run: Run, pages: dict[str, Any]) -> None:
     pages["syncz"] = MESH
     lines = [" ".join(line.split()) for line in run("proxy-status").splitlines()]
-    assert [line.split()[0] for line in lines[1:10]] == [*(f"c-{n}.x" for n in range(5)), "b.x", "d.x", "e.x", "a.x"]
+    assert [line.split()[0] for line in lines[1:10]] == [*(f"c-{n}.x" for n in range(5)), "b.x", "e.x", "d.x", "a.x"]
     assert lines[10:] == [
         r"c-0.x, c-1.x, c-2.x and 2 more rejected CDS since 2026-01-02 03:00:00 UTC: bad\n\x1b[2J",
         "b.x has not acknowledged CDS since 2026-01-02 03:04:05 UTC",
-        "9 proxies: 5 ERROR, 1 STALE, 2 NOT SENT, 1 SYNCED",
+        "e.x is connected, but has not requested any configuration",
+        "9 proxies: 5 ERROR, 1 STALE, 1 NOTHING REQUESTED, 1 NOT SENT, 1 SYNCED",
     ]
 
 
@@ -67,7 +68,8 @@ def test_types_of_ztunnels_have_columns_if_one_is_connected(run: Run, pages: dic
     ("words", "expected"),
     [
         (("--state", "stale"), ["b.x"]),
-        (("--state", "SYNCED", "--state", "not-sent"), ["d.x", "e.x", "a.x"]),
+        (("--state", "SYNCED", "--state", "not-sent"), ["d.x", "a.x"]),
+        (("--state", "nothing-requested"), ["e.x"]),
         (("--state", "error"), [f"c-{n}.x" for n in range(5)]),
     ],
 )
@@ -76,7 +78,23 @@ def test_proxies_are_selected_by_state(
 ) -> None:
     pages["syncz"] = MESH
     assert [proxy["proxy"] for proxy in json.loads(run("proxy-status", *words, "-o", "json"))] == expected
-    assert run("ps", *words).endswith("9 proxies: 5 ERROR, 1 STALE, 2 NOT SENT, 1 SYNCED\n")
+    assert run("ps", *words).endswith("9 proxies: 5 ERROR, 1 STALE, 1 NOTHING REQUESTED, 1 NOT SENT, 1 SYNCED\n")
+
+
+def test_a_proxy_without_subscriptions_is_described(run: Run, pages: dict[str, Any]) -> None:
+    pages["syncz"] = [status("e.x")]
+    assert run("proxy-status", "e").endswith("e.x is connected, but has not requested any configuration\n")
+
+
+@pytest.mark.parametrize("command", ["proxy-status", "problems", "status", "history"])
+def test_a_namespace_that_does_not_exist_has_a_suggestion(run: Run, pages: dict[str, Any], command: str) -> None:
+    names = ("web-1.shop", "web-2.shop", *(f"a.n-{number}" for number in range(5)))
+    pages["connections"] = {"totalClients": 7, "clients": [{"connectionId": f"{name}-1"} for name in names]}
+    pages |= {"syncz": [], "problemz": [], "statusz": [], "history": {"changes": []}}
+    known = "; did you mean shop?; namespaces with proxies: n-0, n-1, n-2, n-3, n-4 and 1 more.\n"
+    assert run(command, "-n", "shpo").endswith(known)
+    assert "did you mean" not in run(command, "-n", "shop")
+    assert "did you mean" not in run(command)
 
 
 def test_watched_status_survives_an_interruption_of_the_control_plane(

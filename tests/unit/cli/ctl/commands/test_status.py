@@ -90,4 +90,6 @@ def test_attachment_column(run: Run, pages: dict[str, Any], status: dict[str, An
 
 def test_status_without_objects(run: Run, pages: dict[str, Any]) -> None:
     pages["statusz"] = []
-    assert run("status", "-n", "shop") == "No objects.\n"
+    pages["connections"] = {"totalClients": 0}
+    assert run("status", "-n", "shop") == "No objects in the namespace shop.\n"
+    assert run("status") == "No objects.\n"

@@ -107,7 +107,7 @@ class McpSource:
         """Report whether the server is connected. `reason` is "" if it is connected, and otherwise tells why not."""
         problem = Problem(
             code="unreachable-source",
-            message=f"{reason}; its last valid objects stay in force",
+            message=f"{reason}; its last valid objects stay in force" if self.synced.is_set() else reason,
             severity=Severity.WARNING,
             file=self.name,
         )

@@ -165,7 +165,7 @@ class FileSource:
             os.stat(self.folder)  # if the top folder is missing, keep its objects until it is back
         except OSError as fault:
             if self.folder not in self._unreadable_folders:
-                _log.error("cannot scan %s; its last valid objects stay in force: %s", printable_path(top), fault)
+                _log.error("cannot scan %s: %s", printable_path(top), fault)
             return self._note_faults(self.folder, {self.folder: fault})
         faults: dict[str, OSError] = {}
         signatures = (
@@ -196,7 +196,9 @@ class FileSource:
             edits += self._ledger.remove(folder)
         for folder, fault in faults.items():
             self._unreadable_folders.add(folder)
-            message = f"{fault.strerror or fault}; the last valid objects of its files stay in force"
+            message = fault.strerror or str(fault)
+            if any(self._ledger.objects(path) for path in self._files if path.startswith(folder + os.sep)):
+                message += "; the last valid objects of its files stay in force"
             self._ledger.fail(folder, Problem(code="unreadable-folder", message=message, file=printable_path(folder)))
         return edits
 
@@ -262,9 +264,9 @@ class FileSource:
     def _failed(self, path: str, signature: folders.Signature, code: str, message: str, line: int = 0) -> list[Edit]:
         edits = self._restore(path)
         self._remember(path, signature)
-        problem = Problem(
-            code=code, message=f"{message}; its last valid objects stay in force", file=printable_path(path), line=line
-        )
+        if self._ledger.objects(path):
+            message += "; its last valid objects stay in force"
+        problem = Problem(code=code, message=message, file=printable_path(path), line=line)
         old = self._old_versions(path, self._restored.get(path, {}))
         self._keep(path, self._ledger.objects(path))
         self._ledger.fail(path, problem, *old)

@@ -484,6 +484,26 @@ def test_problems_above_the_limit_are_summarised_per_file(caplog: pytest.LogCapt
     assert len(reported) == 2 * MAX_REPORTED
 
 
+@pytest.mark.parametrize(("first", "promise"), [("{", ""), (service("a"), "; its last valid objects stay in force")])
+def test_only_valid_objects_are_said_to_stay(tmp_path: pathlib.Path, first: str, promise: str) -> None:
+    (tmp_path / "a.yaml").write_text(first)
+    files = ConfigFolder(tmp_path)
+    files.write("a.yaml", "kind: [a\n")
+    files.notify("a.yaml")
+    fault = "close every { and [, and quote texts that contain { } [ ] or ,"
+    assert [p.message.partition("; ")[2] for p in files.problems] == [f"{fault}{promise}"]
+
+
+def test_unreadable_folder_without_objects_promises_nothing(tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "config"
+    folder.mkdir()
+    files = ConfigFolder(folder)
+    folder.rmdir()
+    files.source.rescan()
+    files.settle()
+    assert [p.message for p in files.problems] == ["No such file or directory"]
+
+
 def test_moved_configuration_folder_is_a_problem_until_it_is_back(tmp_path: pathlib.Path) -> None:
     folder = tmp_path / "config"
     folder.mkdir()

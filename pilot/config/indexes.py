@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Hashable, Iterable
-from operator import attrgetter
 from typing import Any
 
 from pilot.config.group_kind import GroupKind
@@ -139,7 +138,9 @@ def full_host(domain: str) -> Callable[[ObjectKey, Object[Any]], Buckets]:
 
 def delegates(key: ObjectKey, o: Object[Any]) -> Buckets:
     """Return the key of each VirtualService to which the routes delegate."""
-    references = filter(None, map(attrgetter("delegate"), o.spec.http))
+    if o.origin is not None:  # only users write delegates
+        return ()
+    references = (rule.delegate for rule in o.spec.http if rule.delegate is not None)
     return {ObjectKey(delegate.namespace or key.namespace, delegate.name) for delegate in references}
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection
-from itertools import compress, count
-from operator import is_not
+from collections.abc import Callable, Collection, Sequence
+from itertools import compress, count, repeat
+from operator import is_, is_not
 from typing import Any, Generic, NamedTuple, TypeVar
 
 S = TypeVar("S")
@@ -33,7 +33,7 @@ def replace_items(items: tuple[Any, ...], removed: Collection[Any], added: Colle
     return tuple(result)
 
 
-def _differing_span(before: tuple[Any, ...], after: tuple[Any, ...]) -> tuple[slice, slice]:
+def differing_span(before: tuple[Any, ...], after: tuple[Any, ...]) -> tuple[slice, slice]:
     """Return the items of two tuples between their common first items and their common last items."""
     shorter = min(len(before), len(after))
     first = next(compress(count(), map(is_not, before, after)), shorter)
@@ -51,13 +51,18 @@ class Mapped(NamedTuple, Generic[S, T]):
 
 def map_items(compute: Callable[[S], T], items: tuple[S, ...], before: Mapped[S, T]) -> Mapped[S, T]:
     """Return the result for each item. `before` has results that are used again."""
-    old, new = _differing_span(before.items, items)
+    old, new = differing_span(before.items, items)
     results = before.results
     return Mapped(items, (*results[: old.start], *map(compute, items[new]), *results[old.stop :]))
 
 
 def changed_items(before: tuple[T, ...], after: tuple[T, ...]) -> tuple[list[T], list[T]]:
     """Return the items that are only in the first of two tuples, and those that are only in the second."""
-    old, new = _differing_span(before, after)
+    old, new = differing_span(before, after)
     gone, added = dict.fromkeys(before[old]), dict.fromkeys(after[new])
     return [item for item in gone if item not in added], [item for item in added if item not in gone]
+
+
+def missing(items: Sequence[object]) -> list[int]:
+    """Return the positions of the items that are None."""
+    return [*compress(count(), map(is_, items, repeat(None)))]

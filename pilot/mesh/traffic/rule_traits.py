@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from itertools import chain
-from operator import itemgetter
 from typing import Generic, TypeVar
 
 import msgspec
@@ -13,6 +11,7 @@ from pilot.config.networking.virtual_service import Destination, HTTPMatchReques
 from pilot.config.object import ObjectKey
 from pilot.config.validation.traffic.headers import is_claim
 from pilot.derive import derived, updated
+from pilot.lib.long_tuples import differing_span, missing
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.virtual_services import virtual_service
 
@@ -22,39 +21,25 @@ MANY_RULES = 20
 
 
 class ByRule(Generic[T]):
-    """Values computed from each rule of a VirtualService, by the identity of the rule.
+    """A value for each rule of a VirtualService, as far as they have been computed.
 
     An edit of one of many HTTPRoutes with the same host changes one rule of their VirtualService, and the objects of
     the others stay.
     """
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_computed", "_rules")
 
     def __init__(self) -> None:
-        self._entries: dict[int, tuple[HTTPRoute, T]] = {}
+        self._rules: tuple[HTTPRoute, ...] = ()
+        self._computed: list[T | None] = []
 
-    def find(self, rules: tuple[HTTPRoute, ...]) -> list[tuple[HTTPRoute, T] | None]:
-        """Return each rule with what has been computed from it, or None."""
-        return [*map(self._entries.get, map(id, rules))]
-
-    def set(self, rule: HTTPRoute, computed: T) -> tuple[HTTPRoute, T]:
-        """Keep what has been computed from a rule, and return both."""
-        entry = self._entries[id(rule)] = rule, computed
-        return entry
-
-    def values(self, rules: tuple[HTTPRoute, ...], compute: Callable[[HTTPRoute], T]) -> Iterator[T]:
-        """Return what is computed from each rule."""
-        entries = self.find(rules)
-        if None in entries:
-            entries = [entry or self.set(rule, compute(rule)) for rule, entry in zip(rules, entries, strict=True)]
-        self.forget_others(rules)
-        return map(itemgetter(1), entries)  # type: ignore[arg-type]
-
-    def forget_others(self, rules: tuple[HTTPRoute, ...]) -> None:
-        """Forget rules that are no longer in the VirtualService, unless they are few."""
-        if len(self._entries) > len(rules) * 1.25:
-            ids = set(map(id, rules))
-            self._entries = {key: entry for key, entry in self._entries.items() if key in ids}
+    def align(self, rules: tuple[HTTPRoute, ...]) -> list[T | None]:
+        """Return what has been computed from each rule, or None. The caller replaces None in this list."""
+        old, new = differing_span(self._rules, rules)
+        old_values = dict(zip(map(id, self._rules[old]), self._computed[old], strict=True))
+        self._computed[old] = [old_values.get(id(rule)) for rule in rules[new]]
+        self._rules = rules
+        return self._computed
 
 
 class RuleTraits(msgspec.Struct, frozen=True, cache_hash=True):
@@ -112,11 +97,11 @@ def _many_rule_traits(db: Mesh, previous: _Traits | None, key: ObjectKey) -> _Tr
     before = previous or _Traits(ByRule(), ())
     shared = {traits: traits for traits in before.traits}
 
-    def compute(rule: HTTPRoute) -> RuleTraits:
-        traits = build_rule_traits(rule)
-        return shared.setdefault(traits, traits)
-
-    return _Traits(before.by_rule, tuple(dict.fromkeys(before.by_rule.values(rules, compute))))
+    computed = before.by_rule.align(rules)
+    for position in missing(computed):
+        traits = build_rule_traits(rules[position])
+        computed[position] = shared.setdefault(traits, traits)
+    return _Traits(before.by_rule, tuple(dict.fromkeys(computed)))  # type: ignore[arg-type]
 
 
 @derived

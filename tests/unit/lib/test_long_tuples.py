@@ -25,9 +25,9 @@ def test_replaced_items_are_sorted_among_the_others(size: int, changes: int) -> 
     rng.shuffle(names)
     items = tuple(sorted(names[:size]))
     removed, added = rng.sample(items, min(size, changes)), names[size:]
-    again = removed[:2]  # removed and added
-    result = replace_items(items, removed, [*added, *again])
-    assert list(result) == sorted({*items} - {*removed} | {*added, *again})
+    unchanged = removed[:2]  # removed and added again
+    result = replace_items(items, removed, [*added, *unchanged])
+    assert list(result) == sorted({*items} - {*removed} | {*added, *unchanged})
 
 
 @pytest.mark.parametrize(

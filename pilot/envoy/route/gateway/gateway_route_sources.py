@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from itertools import chain
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -24,6 +23,7 @@ from pilot.envoy.route.route_destination import DestinationKey, DestinationServi
 from pilot.envoy.route.route_match import is_catch_all
 from pilot.envoy.route.sticky_session import StickySession
 from pilot.envoy.route.virtual_service_routes import build_metadata, build_rule
+from pilot.lib.long_tuples import missing
 from pilot.mesh.gateways.gateways import gateway_ports
 from pilot.mesh.model.facets import Labels, ScopeFacet
 from pilot.mesh.model.service import ServiceRef
@@ -38,7 +38,7 @@ _ROUTES = route_components_pb2.VirtualHost.ROUTES_FIELD_NUMBER
 
 
 class SourceRoutes(NamedTuple):
-    """The routes of a source, each encoded as a field of its virtual host.
+    """The routes of a source, encoded as fields of its virtual host. `specific` has one item for each rule.
 
     `catch_all` is the route that matches every request, which is the last one, or b"" if there is none.
     """
@@ -61,9 +61,12 @@ class RouterContextKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class _BuiltRule(NamedTuple):
-    """The routes of a rule. `is_last` is set if the rules after it have no routes, because it matches every request."""
+    """The routes of a rule, encoded as in `SourceRoutes`.
 
-    specific: tuple[bytes, ...]
+    `is_last` is set if the rules after it have no routes, because it matches every request.
+    """
+
+    specific: bytes
     catch_all: bytes
     is_last: bool
 
@@ -88,32 +91,31 @@ class RuleRoutes:
 
     def routes(self, rules: tuple[HTTPRoute, ...]) -> Generator[None, None, SourceRoutes]:
         """Return the routes of rules, up to the first rule that matches every request. They are built in steps."""
-        entries = self._by_rule.find(rules)
-        metadata, start = build_metadata(self._header.key), 0
-        for position in [n for n, entry in enumerate(entries) if entry is None] if None in entries else ():
-            if any(entry is not None and entry[1].is_last for entry in entries[start:position]):
+        built, start = self._by_rule.align(rules), 0
+        metadata = build_metadata(self._header.key)
+        for position in missing(built):
+            if any(of_rule is not None and of_rule.is_last for of_rule in built[start:position]):
                 break
-            built = yield from self._build(rules[position], metadata)
-            entries[position], start = self._by_rule.set(rules[position], built), position
-        self._by_rule.forget_others(rules)
-        used = [*map(_BUILT, filter(None, entries))]
+            built[position] = yield from self._build(rules[position], metadata)
+            start = position
+        used = [*filter(None, built)]
         is_last = [*map(_IS_LAST, used)]
         if True in is_last:
             used = used[: is_last.index(True) + 1]
-        return SourceRoutes(tuple(chain.from_iterable(map(_SPECIFIC, used))), used[-1].catch_all if used else b"")
+        return SourceRoutes(tuple(map(_SPECIFIC, used)), used[-1].catch_all if used else b"")
 
     def _build(self, rule: HTTPRoute, metadata: base_pb2.Metadata) -> Generator[None, None, _BuiltRule]:
-        specific: list[bytes] = []
+        specific = bytearray()
         for route in build_rule(self._header, rule, self._context, metadata):
             field = length_delimited(_ROUTES, route.SerializeToString(deterministic=True))
             yield
             if is_catch_all(route.match):
-                return _BuiltRule(tuple(specific), field, is_last=True)
-            specific.append(field)
-        return _BuiltRule(tuple(specific), b"", is_last=not rule.match)
+                return _BuiltRule(bytes(specific), field, is_last=True)
+            specific += field
+        return _BuiltRule(bytes(specific), b"", is_last=not rule.match)
 
 
-_BUILT, _SPECIFIC, _IS_LAST = itemgetter(1), attrgetter("specific"), attrgetter("is_last")
+_SPECIFIC, _IS_LAST = itemgetter(0), itemgetter(2)
 
 
 def _rule_routes(db: Mesh, source: RouteSourceKey, router: RouterContextKey) -> RuleRoutes | None:

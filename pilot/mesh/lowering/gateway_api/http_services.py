@@ -18,7 +18,7 @@ from pilot.config.networking.virtual_service import HTTPMatchRequest, HTTPRoute,
 from pilot.config.object import EndpointPicker, Object, ObjectKey, Origin
 from pilot.config.problem import ObjectRef
 from pilot.derive import Gather, derived, hub, updated
-from pilot.lib.long_tuples import replace_items
+from pilot.lib.long_tuples import Mapped, map_items, replace_items
 from pilot.mesh.gateway_api.generated_names import merged_service, part_name
 from pilot.mesh.lowering.gateway_api.attachments import ListenerAttachment, attachments
 from pilot.mesh.lowering.gateway_api.converted_routes import converted_rules
@@ -267,41 +267,50 @@ def _rules_in(db: Mesh, bucket: int, key: ObjectKey) -> _Rules:
 
 
 class _MergedRules(NamedTuple):
-    """The rules in each bucket, and all of them, sorted."""
+    """The rules in each bucket, and all of them, sorted. `rules` and `parents` have them without their sort keys."""
 
     by_bucket: Mapping[int, _Rules]
     merged: _Rules
+    rules: Mapped[_SortedRule, HTTPRoute]
+    parents: Mapped[_Parent, ObjectRef]
 
 
 @updated
 def _merged_rules(db: Mesh, previous: _MergedRules | None, key: ObjectKey) -> _MergedRules:
-    before = previous or _MergedRules({}, _Rules())
+    before = previous or _MergedRules({}, _Rules(), Mapped(), Mapped())
     by_bucket = {bucket: _rules_in(db, bucket, key) for bucket in _buckets_of(db, key)}
     gone = [rules for bucket, rules in before.by_bucket.items() if by_bucket.get(bucket) is not rules]
     new = [rules for bucket, rules in by_bucket.items() if before.by_bucket.get(bucket) is not rules]
-    merged = (
-        replace_items(items, [*chain(*(rules[n] for rules in gone))], [*chain(*(rules[n] for rules in new))])
-        for n, items in enumerate(before.merged)
+    merged = _Rules(
+        *(
+            replace_items(items, [*chain(*(rules[n] for rules in gone))], [*chain(*(rules[n] for rules in new))])
+            for n, items in enumerate(before.merged)
+        )
     )
-    return _MergedRules(by_bucket, _Rules(*merged))
+    return _MergedRules(
+        by_bucket,
+        merged,
+        map_items(itemgetter(-1), merged.rules, before.rules),
+        map_items(itemgetter(-1), merged.parents, before.parents),
+    )
 
 
 @derived
 def _merged(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
-    rules, parents, pickers = _merged_rules(db, key).merged
-    if not parents:
+    merged = _merged_rules(db, key)
+    if not merged.parents.items:
         return None
-    first, _ = parents[0]
+    first, _ = merged.parents.items[0]
     by_name: dict[str, EndpointPicker] = {}
-    for _, of_part in pickers:
+    for _, of_part in merged.merged.pickers:
         by_name.update(of_part)
     return Object(
         VIRTUAL_SERVICE.id,
         key.namespace,
         key.name,
-        VirtualService(hosts=(first.host,), gateways=(first.gateway,), http=tuple(map(itemgetter(-1), rules))),
+        VirtualService(hosts=(first.host,), gateways=(first.gateway,), http=merged.rules.results),
         created=first.age[0],
-        origin=Origin(semantics="gateway", parents=tuple(map(itemgetter(-1), parents)), pickers=tuple(by_name.items())),
+        origin=Origin(semantics="gateway", parents=merged.parents.results, pickers=tuple(by_name.items())),
     )
 
 

@@ -272,8 +272,8 @@ def _check_hosts(db: Mesh, o: Object[VirtualService]) -> Problems:
             yield warning(
                 "host-claimed",
                 f"[{index}]",
-                f"the older VirtualService {older.namespace}/{older.name} claims {host} in the mesh, so this one has no "
-                "effect on mesh traffic to it; merge the two",
+                f"the older VirtualService {older.namespace}/{older.name} claims {host} in the mesh, so this one has "
+                "no effect on mesh traffic to it; merge the two",
             )
         if served is not None and not served.overlap(host.lower()):
             yield warning("host-not-served", f"[{index}]", f"none of its gateways has a server for {host}")

@@ -27,7 +27,7 @@ CONDITIONS = ("delivered", "distribution", "delete")
 
 
 class _Condition(click.Choice):  # type: ignore[type-arg]  # generic only since click 8.2
-    """What to wait for. Conditions of objects, as of kubectl wait, are refused with a hint."""
+    """A condition to wait for. Conditions of objects, as of kubectl wait, are refused with a hint."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value.startswith(("condition=", "jsonpath=")):

@@ -118,13 +118,16 @@ def _check_http_rule(rule: HTTPRouteRule) -> Problems:
 
 
 def _check_replaced_prefixes(rule: HTTPRouteRule) -> Problems:
-    """Yield an error for each filter that replaces the prefix of a match, unless there is exactly one such match."""
+    """Yield a warning for each filter that replaces the prefix of a match, unless there is exactly one such match.
+
+    API servers reject such routes. Those in files apply to the matches that have a prefix.
+    """
     types = [match.path.type for match in rule.matches]
     if types == ["PathPrefix"]:
         return
     given = f"its match is {types[0]}" if len(types) == 1 else f"it has {len(types)}"
     text = (
-        f"ReplacePrefixMatch requires that the rule has exactly one match, of the type PathPrefix, but {given}; "
+        f"API servers require exactly one match, of the type PathPrefix, for ReplacePrefixMatch, but {given}; "
         "use path.type: PathPrefix, or ReplaceFullPath"
     )
     lists = [
@@ -136,7 +139,7 @@ def _check_replaced_prefixes(rule: HTTPRouteRule) -> Problems:
             for field in ("request_redirect", "url_rewrite"):
                 changed = getattr(one, field)
                 if changed is not None and changed.path is not None and changed.path.type == "ReplacePrefixMatch":
-                    yield error("prefix-match-needed", f"{path}[{index}].{json_name(field)}.path.type", text)
+                    yield warning("prefix-match-needed", f"{path}[{index}].{json_name(field)}.path.type", text)
 
 
 def _check_grpc_rule(rule: GRPCRouteRule) -> Problems:

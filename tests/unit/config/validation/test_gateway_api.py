@@ -136,10 +136,10 @@ def test_replaced_prefix_needs_one_match_of_a_prefix(filter_type: str, matches: 
     field = filter_type[0].lower() + filter_type[1:] if filter_type == "RequestRedirect" else "urlRewrite"
     filters = f"[{{type: {filter_type}, {field}: {{path: {{type: ReplacePrefixMatch, replacePrefixMatch: /}}}}}}]"
     rule = f"{{matches: {matches}, filters: {filters}}}"
-    expected = [] if is_valid else [f"error spec.rules[0].filters[0].{field}.path.type"]
+    expected = [] if is_valid else [f"warning spec.rules[0].filters[0].{field}.path.type"]
     assert places("HTTPRoute", f"{{rules: [{rule}]}}") == expected
     backend = f"{{matches: {matches}, backendRefs: [{{name: b, port: 80, filters: {filters}}}]}}"
-    expected = [] if is_valid else [f"error spec.rules[0].backendRefs[0].filters[0].{field}.path.type"]
+    expected = [] if is_valid else [f"warning spec.rules[0].backendRefs[0].filters[0].{field}.path.type"]
     assert places("HTTPRoute", f"{{rules: [{backend}]}}") == expected
 
 
@@ -147,6 +147,6 @@ def test_message_about_a_replaced_prefix_names_the_remedy() -> None:
     path = "{type: ReplacePrefixMatch, replacePrefixMatch: /}"
     rule = f"{{matches: [{{path: {{type: Exact, value: /a}}}}], filters: [{{type: URLRewrite, urlRewrite: {{path: {path}}}}}]}}"
     assert problems_of("HTTPRoute", f"{{rules: [{rule}]}}")[0][1] == (
-        "ReplacePrefixMatch requires that the rule has exactly one match, of the type PathPrefix, but its match is Exact; "
+        "API servers require exactly one match, of the type PathPrefix, for ReplacePrefixMatch, but its match is Exact; "
         "use path.type: PathPrefix, or ReplaceFullPath"
     )

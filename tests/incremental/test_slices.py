@@ -12,7 +12,7 @@ import pytest
 from pilot.derive import Derived, Node, Paused
 from pilot.envoy.listener.outbound.outbound_listeners import listener_addresses
 from pilot.envoy.route.sidecar.route_layout import refs_by_port, route_layout
-from pilot.envoy.route.sidecar.segment import segment_dependencies, segment_domains, segment_hosts
+from pilot.envoy.route.sidecar.segment import SegmentKey, segment_dependencies, segment_domains, segment_hosts
 from pilot.envoy.route.sidecar.sidecar_route_configurations import segment_bytes
 from pilot.lib.xds_types import LISTENER, ROUTE
 from testing.edits.mesh_edits import snapshot
@@ -99,3 +99,28 @@ def test_conflicts_of_many_hosts_are_resolved_in_steps() -> None:
         assert len(layout.dropped_domains) == 99, "the hosts share an address"
         assert len(layout.virtual_service_hosts) == 50
         assert steps >= 150, "a step for each host"
+
+
+def test_equal_services_are_not_compared_for_each_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A VirtualService changes the layout. It is compared with the previous one, but each segment only once."""
+    world = make_world()
+    node_id = world.connect(proxy("sidecar", "c0", "default", "10.2.0.1"))
+    snapshot(world, [node_id])
+    compared = 0
+
+    class Refs(tuple[Any, ...]):
+        __hash__ = tuple.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return tuple(self) == other
+
+    monkeypatch.setattr(
+        "pilot.envoy.route.sidecar.route_layout.SegmentKey", lambda refs, *rest: SegmentKey(Refs(refs), *rest)
+    )
+    route = "{hosts: [h1.e1.example.com], http: [{route: [{destination: {host: h2.e2.example.com}}]}]}"
+    for name in ("v", "w"):
+        world.set(rows_of([make("VirtualService", name, route)]))
+        assert snapshot(world, [node_id])[node_id][ROUTE]
+    assert compared < SERVICES / 10

@@ -8,6 +8,7 @@ are applied when segments are built.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
@@ -53,6 +54,7 @@ class RouteLayoutKey(msgspec.Struct, frozen=True, cache_hash=True):
 class RouteLayout(NamedTuple):
     """The virtual hosts of a route configuration.
 
+    - `segment_numbers`: position in `segments` of each host name.
     - `virtual_service_hosts`: hosts that only VirtualServices declare.
     - `dropped_domains`: domains that a host loses to another host, keyed by host and port.
     - `destinations`: visible services with properties that routes depend on, keyed by host name.
@@ -60,7 +62,7 @@ class RouteLayout(NamedTuple):
     """
 
     segments: tuple[SegmentKey, ...]
-    by_hostname: Mapping[str, SegmentKey]
+    segment_numbers: Mapping[str, int]
     virtual_service_hosts: tuple[HostKey, ...]
     dropped_domains: Mapping[tuple[str, int], tuple[str, ...]]
     destinations: Mapping[str, DestinationService]
@@ -96,13 +98,13 @@ def route_layout(db: Mesh, key: RouteLayoutKey) -> Steps[RouteLayout]:
         yield segment_domains.step(segment, key.dns_domain, key.families)
     virtual_service_hosts = yield from _virtual_service_hosts(db, key, bindings, hosts)
     dropped_domains = yield from _dropped_domains(db, key, segments, bindings, hosts, virtual_service_hosts)
-    by_hostname: dict[str, SegmentKey] = {}
-    for segment in segments:
-        by_hostname |= dict.fromkeys((ref.hostname for ref in segment.refs), segment)
+    segment_numbers: dict[str, int] = {}
+    for number, segment in enumerate(segments):
+        segment_numbers |= dict.fromkeys(map(attrgetter("hostname"), segment.refs), number)
         yield None
     return RouteLayout(
         segments=segments,
-        by_hostname=by_hostname,
+        segment_numbers=segment_numbers,
         virtual_service_hosts=virtual_service_hosts,
         dropped_domains=dropped_domains,
         destinations=(yield from _destinations(db, key)),
@@ -122,13 +124,16 @@ def _virtual_service_hosts(
     """
     if not bindings:
         return ()
-    services: dict[str, list[int]] = {ref.hostname.lower(): [] for ref in key.refs}
-    yield None
+    services: dict[str, tuple[int, ...]] = {}
+    for number, ref in enumerate(key.refs, 1):
+        services[ref.hostname.lower()] = ()
+        if number % STEP == 0:
+            yield None
     by_rule: dict[ObjectKey, set[int]] = {}
     for number, host in enumerate(hosts, 1):
         if number % STEP == 0:
             yield None
-        services[host.host].append(host.port)
+        services[host.host] += (host.port,)
         for rule in host.rules:
             by_rule.setdefault(rule, set()).add(host.port)
     rules_by_host: dict[tuple[str, int], list[ObjectKey]] = {}
@@ -152,7 +157,7 @@ def _virtual_service_hosts(
 
 
 def _hosts_without_service(
-    hosts: Iterable[str], services: Mapping[str, list[int]], overlapping: OverlappingHosts
+    hosts: Iterable[str], services: Mapping[str, tuple[int, ...]], overlapping: OverlappingHosts
 ) -> list[str]:
     """Return the hosts that do not belong to a service, exact hosts first. A wildcard that matches any service is
     omitted."""

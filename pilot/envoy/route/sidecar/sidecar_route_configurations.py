@@ -82,8 +82,8 @@ def sidecar_routes(db: Mesh, name: str, routing: SidecarRoutesFacet) -> Resource
     return build_route_configuration(name, (*_virtual_hosts(db, key, routing), catch_all(db, routing)))
 
 
-@derived
-def layout_key(db: Mesh, routing: SidecarRoutesFacet, index: int, port: int) -> RouteLayoutKey:
+@derived_in_steps
+def layout_key(db: Mesh, routing: SidecarRoutesFacet, index: int, port: int) -> Steps[RouteLayoutKey]:
     """Return the key of the layout for a port of an egress listener."""
     listener = egress_listeners(db, routing.scope)[index]
     if listener.port is not None and parse_protocol(listener.port.protocol) is Protocol.HTTP_PROXY:
@@ -92,7 +92,10 @@ def layout_key(db: Mesh, routing: SidecarRoutesFacet, index: int, port: int) -> 
     viewer = ViewerKey(namespace, listener.hosts)
     if listener.hosts.everything:
         viewer = ViewerKey(namespace if namespace in viewers(db) else "")
-    refs = refs_by_port(db, egress_services(db, routing.scope, index)).get(port, ())
+    imports = egress_services(db, routing.scope, index)
+    yield None  # hashing thousands of imports takes a few milliseconds
+    refs = refs_by_port(db, imports).get(port, ())
+    yield None
     return RouteLayoutKey(
         refs, port, viewer, without_namespace(routing.dns_domain) if port else routing.dns_domain, routing.families
     )
@@ -136,9 +139,10 @@ def single_service_host(db: Mesh, key: RouteLayoutKey, hostname: str, routing: S
     The listener has only the addresses of this service, so the Host header need not be checked.
     """
     layout = route_layout(db, key)
-    segment = layout.by_hostname.get(hostname)
-    if segment is None:
+    number = layout.segment_numbers.get(hostname)
+    if number is None:
         return
+    segment = layout.segments[number]
     traits = SegmentTraits.of(segment_traits(db, segment, layout, routing, {}))
     for host in segment_hosts(db, segment):
         if host.ref is not None and host.ref.hostname == hostname:

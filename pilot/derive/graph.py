@@ -143,15 +143,16 @@ class Gathered:
 
 
 class _Suspended(NamedTuple):
-    """A derivation that was interrupted between two of its steps, what it has read, and the revision at that time.
+    """A derivation that was interrupted after one of its steps, what it has read, and the revision at that time.
 
-    `due` is the node that is refreshed before the next step, or None.
+    `due` is the node that is refreshed before the next step, or None. `value` is the value if no step is left.
     """
 
     steps: Steps[Any]
     reads: dict[Node, None]
     revision: int
     due: Node | None
+    value: Any = UNSET
 
 
 class Node:
@@ -312,7 +313,9 @@ class Database:
             node.running = True
             outer, self._reads = self._reads, {} if suspended is None else suspended.reads
             try:
-                if suspended is not None:
+                if suspended is not None and suspended.value is not UNSET:
+                    value = suspended.value
+                elif suspended is not None:
                     value = self._run_steps(node, suspended.steps, suspended.due)
                 elif fn.has_steps:
                     value = self._run_steps(node, fn.compute(self, *node.args), None)
@@ -360,7 +363,10 @@ class Database:
                 if self.must_pause is not None and self.must_pause():
                     raise Paused
             except StopIteration as stop:
-                return stop.value
+                if self.must_pause is None or not self.must_pause():
+                    return stop.value
+                self._suspended[node] = _Suspended(steps, {**reads}, self.revision, None, stop.value)
+                raise Paused from None  # the value is compared with the previous one after the pause
             except Paused:
                 if inspect.getgeneratorstate(steps) != inspect.GEN_CLOSED:  # no step was interrupted itself
                     self._suspended[node] = _Suspended(steps, {**reads}, self.revision, due)
@@ -392,9 +398,8 @@ class Database:
                 dep.read_by(node)
             else:  # on its first run the node cannot be a reader yet
                 dep.readers = (*readers, node)
-        for dep in previous:
-            if dep not in reads:
-                self.unread(dep, node)
+        for dep in itertools.filterfalse(reads.__contains__, previous):
+            self.unread(dep, node)
         node.deps = tuple(reads)
 
     @staticmethod
@@ -434,6 +439,11 @@ class Database:
             yield
         finally:
             self.must_pause = None
+
+    def pause_if_due(self) -> None:
+        """Raise Paused if refreshes must be interrupted. A reader calls this between parts that are not repeated."""
+        if self.must_pause is not None and self.must_pause():
+            raise Paused
 
     # -- writes --------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 
@@ -10,16 +9,18 @@ SLICE_SECONDS = 0.01
 
 
 def time_slice(seconds: float = SLICE_SECONDS) -> Callable[[], bool]:
-    """Return a function that tells whether `seconds` have passed since its first call.
+    """Return a function that tells whether `seconds` have passed.
 
-    The first call follows the first part of the computation, so that each slice makes progress.
+    After its first call, which follows the first part of the computation, half of them remain at least, so that each
+    slice makes progress.
     """
-    end = math.inf
+    started, end = time.monotonic(), 0.0
 
     def is_over() -> bool:
         nonlocal end
         now = time.monotonic()
-        end = min(end, now + seconds)
+        if not end:
+            end = max(started + seconds, now + seconds / 2)
         return now >= end
 
     return is_over

@@ -68,6 +68,8 @@ FIRST_REQUEST_TIMEOUT = 10.0
 LAST_WRITE_TIMEOUT = 1.0
 """Maximum number of seconds that a stream waits for its current write before it ends."""
 MAX_STATUS_LENGTH = 500
+LARGE_REQUEST = 256 << 10
+"""Size in bytes above which the effect of a request is checked in a separate iteration of the event loop."""
 REQUEST = {"proxyrequest": 1}
 _log, _delta_log = scope("ads"), scope("delta")
 
@@ -332,6 +334,7 @@ class Ads:
         return grpc.StatusCode.INTERNAL, "internal error"
 
     async def _read(self, stream: _Stream, connection: Connection, request: Any) -> None:
+        size = 0
         while True:
             if is_debug_request(request.type_url):
                 await self._answer_debug_request(connection, request)
@@ -339,10 +342,12 @@ class Ads:
                 if is_object(request.type_url):
                     self._check_object_access(connection, request.type_url)
                 self._receive(connection, request)
+            if size > LARGE_REQUEST:
+                await asyncio.sleep(0)
             self._check_limits(stream.share, connection)
             if (raw := await stream.context.read()) is EOF:
                 return
-            request = self._parse(stream.parse, raw)
+            request, size = self._parse(stream.parse, raw), len(raw)
 
     def _check_limits(self, share: CallerStream, connection: Connection) -> None:
         """End the stream if its subscriptions, or those of all streams of its caller, exceed a limit."""

@@ -61,7 +61,7 @@ def test_removed_names_per_slice() -> None:
 def test_resources_per_slice(session: Session) -> None:
     resources = Payload([resource("cds", "a")] * 30_001)
     slices = list(session.slices(Response(CLUSTER, STATE, (resources,)), "v", "n"))
-    assert (len(slices), resources.pieces() is resources.pieces()) == (4, True)
+    assert (len(slices), resources.pieces() is resources.pieces()) == (13, True)
     message: Any = (
         discovery_pb2.DeltaDiscoveryResponse if isinstance(session, DeltaSession) else discovery_pb2.DiscoveryResponse
     )

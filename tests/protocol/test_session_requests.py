@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 
 from pilot.lib.xds_types import CLUSTER, ENDPOINT
@@ -59,3 +60,30 @@ def test_push_reasons_accumulate() -> None:
     connection.mark_dirty(1.0, {"config": 1})
     connection.mark_dirty(2.0, {"config": 1, "endpoint": 3})
     assert (connection.reasons, connection.begin()) == ({"config": 2, "endpoint": 3}, 1.0)
+
+
+def test_response_is_continued_after_each_pause() -> None:
+    names = [f"n{number}" for number in range(20)]
+    states = [
+        TypeState("plan", (Snapshot([resource("eds", name, f"{version}") for name in names]),)) for version in range(2)
+    ]
+    session, parts = delta(), 0
+
+    class Pause(Exception): ...
+
+    def pause() -> None:
+        nonlocal parts
+        parts += 1
+        if parts <= 2:
+            raise Pause
+
+    session.receive(request(ENDPOINT, *names))
+    first = session.next_response(lambda _: states[0])
+    assert first is not None
+    session.mark_sent(first, "n", 0.0)
+    for _ in range(2):
+        with pytest.raises(Pause):
+            session.next_response(lambda _: states[1], pause)
+    response = session.next_response(lambda _: states[1], pause)
+    assert response is not None
+    assert [*response.names()] == names

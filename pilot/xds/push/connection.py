@@ -207,7 +207,7 @@ class Connection:
         if plan.value is not self._plan and plan.value is not UNSET:
             self._plan = plan.value
             self._reopen_feeds(feeds)
-        response = self.session.next_response(lambda type_url: self._state(type_url, feeds))
+        response = self.session.next_response(lambda type_url: self._state(type_url, feeds), feeds.pause_if_due)
         if response is None:  # types that are no longer subscribed to have been answered by now
             unused = [url for url in self._feeds if (s := self.subscriptions.get(url)) is None or s.is_empty]
             for type_url in unused:
@@ -254,8 +254,9 @@ class Connection:
         if not feed.is_stale:
             feeds.hits += 1
             return feed.last_state
+        state = feed.state
         feeds.misses += 1
-        return feed.state
+        return state
 
     def _open(self, type_url: str, feeds: Feeds[Connection]) -> Feed[Connection] | None:
         """Open the feed of a type for the current plan and requested names, close the previous one, and return the new

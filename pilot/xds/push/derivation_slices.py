@@ -20,10 +20,11 @@ async def in_slices(
     again.
     """
     paused_nodes: list[Node] = []
+    is_over = time_slice(slice_seconds)
     try:
         while True:
             try:
-                with db.pausing(time_slice(slice_seconds)):
+                with db.pausing(is_over):
                     if not paused_nodes:
                         return read()
                     db.refresh(paused_nodes[-1])
@@ -32,9 +33,12 @@ async def in_slices(
                     if node not in paused_nodes:
                         db.hold(node)
                         paused_nodes.append(node)
-                await wait()
             else:
                 db.unwatch(paused_nodes.pop())
+                if not is_over():
+                    continue
+            await wait()
+            is_over = time_slice(slice_seconds)
     finally:
         for node in paused_nodes:
             db.unwatch(node)

@@ -50,7 +50,10 @@ class Feed(Generic[R]):
 
     @property
     def state(self) -> TypeState | None:
-        """Return the last good values of the groups. Return None until each group has been derived without an error."""
+        """Return the last good values of the groups. Return None until each group has been derived without an error.
+
+        Inside of `Database.pausing`, Paused may be raised after each part. The next read continues with the next part.
+        """
         if self.is_stale:
             current = [self._snapshot(group) for group in self.watched_groups]
             self.is_stale = False
@@ -67,18 +70,21 @@ class Feed(Generic[R]):
     def _snapshot(self, group: WatchedGroup) -> Snapshot | None:
         if group.node.stale:
             self._db.refresh(group.node)
+            self._db.pause_if_due()
         value = group.node.value
         if value is not group.value:
             group.value, group.snapshot = value, Snapshot(value.values())
+            self._db.pause_if_due()
         return group.snapshot
 
 
 class Feeds(Generic[R]):
     """All feeds. `hits` is the number of reads of an up-to-date feed, and `misses` is the number of reads of a stale
-    feed."""
+    feed. `pause_if_due` is that of the database."""
 
     def __init__(self, db: Database) -> None:
         self.hits = self.misses = 0
+        self.pause_if_due = db.pause_if_due
         self._db = db
         self._feeds: dict[tuple[str, tuple[Group, ...]], Feed[R]] = {}
         self._groups: dict[Group, WatchedGroup] = {}

@@ -29,6 +29,8 @@ HOLD = 0.05
 twice as long."""
 CHECK_INTERVAL = 0.05
 """Seconds between checks for slow writes."""
+LARGE = 1 << 20
+"""Size in bytes above which a response is serialized, and copied by gRPC, in separate iterations of the event loop."""
 DEPENDENT = {"depdendentresource": 1}  # spelled like this in the metric pilot_push_triggers
 
 
@@ -238,7 +240,11 @@ class Pusher:
         connection.mark_sent(response, self._discovery.db.revision, nonce)
         if cached is not None:
             return cached.data
+        if is_large := response.size > LARGE:
+            await asyncio.sleep(0)
         data = await join(session.slices(response, version, nonce))
+        if is_large:
+            await asyncio.sleep(0)
         if is_shared:
             self._messages.add(session, response, version, EncodedMessage(nonce, data))
         return data

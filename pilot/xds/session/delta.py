@@ -12,7 +12,7 @@ from typing import Any
 
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, find_type
 from pilot.xds.session.response_encoding import Parts, Payload
-from pilot.xds.session.session import Acknowledgement, Response, Session, missing_payloads, warms_of
+from pilot.xds.session.session import Acknowledgement, Response, Session, missing_payloads, unchanged, warms_of
 from pilot.xds.session.snapshot import SnapshotChange, TypeState
 from pilot.xds.session.subscription import DeltaSubscription, Subscription
 
@@ -36,7 +36,7 @@ class DeltaSession(Session):
         if acknowledged:
             subscription.last_error, subscription.nonce_acked, subscription.in_flight = "", nonce, False
         if self._update_names(
-            subscription, tuple(request.resource_names_subscribe), tuple(request.resource_names_unsubscribe)
+            subscription, frozenset(request.resource_names_subscribe), frozenset(request.resource_names_unsubscribe)
         ):
             self._warm(request.type_url)
         return Acknowledgement(acknowledged, stale=bool(nonce) and not acknowledged)
@@ -55,7 +55,7 @@ class DeltaSession(Session):
             requested -= excluded
         self._add(DeltaSubscription(xds_type, self._name_sets.of(requested), wildcard, retained))
 
-    def _update_names(self, subscription: Subscription, added: tuple[str, ...], removed: tuple[str, ...]) -> bool:
+    def _update_names(self, subscription: Subscription, added: frozenset[str], removed: frozenset[str]) -> bool:
         """Change the requested names, and mark the added names as owed. If `*` is added, mark everything as owed.
         Return whether anything is owed."""
         if not added and not removed:
@@ -64,7 +64,7 @@ class DeltaSession(Session):
             subscription.wildcard = False
         elif STAR in added and not subscription.wildcard:
             subscription.wildcard = subscription.owes_all = True
-        subscription.requested = self._name_sets.change(subscription.requested, added, (*removed, STAR))
+        subscription.requested = self._name_sets.change(subscription.requested, added, removed | _STARS)
         subscription.owe(added)
         return subscription.owes_all or bool(subscription.owed)
 
@@ -89,7 +89,7 @@ class DeltaSession(Session):
             payloads = missing_payloads([snapshot.payload for snapshot in state.snapshots], subscription)
         else:
             payloads = [change.payload for change in changes]
-            if owed := subscription.owed.difference(*(change.names for change in changes)):
+            if owed := unchanged(subscription.owed, changes):
                 matches = state.pick(owed)
                 payloads.append(matches.payload)
                 removed.update(matches.missing)

@@ -15,7 +15,7 @@ class Names:
 
     def __init__(self, names: frozenset[str]) -> None:
         self.all = names
-        self._changes: weakref.WeakValueDictionary[tuple[tuple[str, ...], tuple[str, ...]], Names] = (
+        self._changes: weakref.WeakValueDictionary[tuple[frozenset[str], frozenset[str]], Names] = (
             weakref.WeakValueDictionary()
         )
 
@@ -38,7 +38,7 @@ class NameSets:
             interned = self._sets[names] = Names(names)
         return interned
 
-    def change(self, old: Names, added: tuple[str, ...], removed: tuple[str, ...]) -> Names:
+    def change(self, old: Names, added: frozenset[str], removed: frozenset[str]) -> Names:
         """Return `old` with the names in `added` added and then the names in `removed` removed.
 
         The result is computed once for all proxies that make the same change.
@@ -46,7 +46,8 @@ class NameSets:
         key = (added, removed)
         changed = old._changes.get(key)
         if changed is None:
-            changed = old._changes[key] = self.of((old.all | frozenset(added)) - frozenset(removed))
+            names = old.all | added if old.all else added
+            changed = old._changes[key] = self.of(names if removed.isdisjoint(names) else names - removed)
         return changed
 
     def __len__(self) -> int:

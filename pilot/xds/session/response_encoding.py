@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 
 from pilot.envoy.resource import Resource, length_delimited
 from pilot.lib.xds_types import XdsType
 
 Parts = tuple[bytes, ...]
-RESOURCES_PER_PIECE = 10_000
+RESOURCES_PER_PIECE = 2_500
 NAMES_PER_PIECE = 5_000
 PLACEHOLDERS_PER_PIECE = 500
 """Maximum number of placeholders in one piece, so that the piece is encoded within a few milliseconds."""
@@ -29,7 +30,7 @@ class Payload:
 
     def __init__(self, resources: Iterable[Resource]) -> None:
         self.resources = tuple(resources)
-        self.size = sum(r.size for r in self.resources)
+        self.size = sum(map(attrgetter("size"), self.resources))
         self._delta: Parts | None = None
         self._sotw: Parts | None = None
         self._pieces: tuple[Payload, ...] = ()
@@ -39,7 +40,7 @@ class Payload:
 
     @property
     def names(self) -> Iterator[str]:
-        return (resource.name for resource in self.resources)
+        return map(attrgetter("name"), self.resources)
 
     def pieces(self) -> tuple[Payload, ...]:
         """Return the resources as payloads of limited size."""

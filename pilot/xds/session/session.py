@@ -22,6 +22,12 @@ from pilot.xds.session.subscription import NO_NAMES, NO_VERSIONS, Subscription
 
 MAX_ERROR_LENGTH = 2000
 """Maximum length of a NACK's message, in characters."""
+
+
+def do_nothing() -> None:
+    """Do nothing."""
+
+
 StateOf = Callable[[str], TypeState | None]
 
 
@@ -88,17 +94,22 @@ class Session(abc.ABC):
     ) -> Response:
         """Return the response to a wildcard subscription. At least one of its resources has changed or is owed."""
 
-    def next_response(self, state_of: StateOf) -> Response | None:
+    def next_response(self, state_of: StateOf, pause_if_due: Callable[[], None] = do_nothing) -> Response | None:
         """Return the first response that the proxy lacks, in warming order, or None if it is up to date.
 
         `state_of` returns the current state of a type. If it returns None, the proxy keeps its resources of the type.
+        `pause_if_due` is called after parts that are not repeated. If it raises an exception, call this method again.
         Call `mark_sent` when the response is being written.
         """
         for subscription in self.subscriptions.values():
             state = state_of(subscription.type_url)
             if state is None or not subscription.is_behind(state):
                 continue
-            response = self._respond(subscription, state, state_of)
+            changes: Sequence[SnapshotChange] = ()
+            if subscription.sent_state not in (None, state):
+                changes = state.since(subscription.sent_state)
+                pause_if_due()
+            response = self._respond(subscription, state, changes, state_of, pause_if_due)
             if response is not None:
                 return response
             subscription.sent_state = state
@@ -182,8 +193,14 @@ class Session(abc.ABC):
             subscription.last_error, subscription.in_flight = message, False
         return Acknowledgement(rejected=(request.error_detail.code, message))
 
-    def _respond(self, subscription: Subscription, state: TypeState, state_of: StateOf) -> Response | None:
-        changes = state.since(subscription.sent_state) if subscription.sent_state not in (None, state) else ()
+    def _respond(
+        self,
+        subscription: Subscription,
+        state: TypeState,
+        changes: Sequence[SnapshotChange],
+        state_of: StateOf,
+        pause_if_due: Callable[[], None],
+    ) -> Response | None:
         if subscription.wildcard:
             if not (changes or subscription.owed or subscription.owes_all):
                 return None
@@ -193,6 +210,9 @@ class Session(abc.ABC):
         if subscription.owes_all:
             matches = state.select(subscription.requested)
             return self._respond_to_names(subscription, state, [matches.payload], matches.missing, changes)
+        for change in changes:
+            change.restrict(subscription.requested)
+            pause_if_due()
         return self._respond_to_changes(subscription, state, changes, state_of)
 
     def _respond_to_aliases(
@@ -209,7 +229,7 @@ class Session(abc.ABC):
         else:
             payloads = [change.payload for change in changes]
             missing = [name for change in changes for name in change.removed]
-            if owed := subscription.owed.difference(*(change.names for change in changes)):
+            if owed := unchanged(subscription.owed, changes):
                 matches = state.resolve(owed)
                 changed = {r.name for payload in payloads for r in payload.resources}
                 payloads.append(Payload(r for r in matches.payload.resources if r.name not in changed))
@@ -235,7 +255,7 @@ class Session(abc.ABC):
                 for name in missing
                 if name in subscription.owed or (clusters is not None and clusters.get(name) is not None)
             ]
-        if owed := subscription.owed.difference(*(change.names for change in changes)):
+        if owed := unchanged(subscription.owed, changes):
             matches.append(state.pick(owed))
             missing += matches[-1].missing
         payloads = [match.payload for match in matches if len(match.payload)]
@@ -279,6 +299,11 @@ def missing_payloads(payloads: list[Payload], subscription: Subscription) -> lis
             r for payload in payloads for r in payload.resources if not r.version or versions.get(r.name) != r.version
         )
     ]
+
+
+def unchanged(names: frozenset[str], changes: Sequence[SnapshotChange]) -> frozenset[str]:
+    """Return the names that are not among the changes."""
+    return names.difference(*(change.names for change in changes)) if names else names
 
 
 def warms_of(changes: Sequence[SnapshotChange]) -> frozenset[str]:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Hashable, Iterable, Mapping
+from itertools import compress, filterfalse
+from operator import attrgetter, is_not
 from typing import NamedTuple
 
 from pilot.envoy.resource import Resource
 from pilot.xds.session.name_sets import Names
 from pilot.xds.session.response_encoding import Payload
+
+_name_of = attrgetter("name")
 
 
 class Matches(NamedTuple):
@@ -21,15 +25,14 @@ class Matches(NamedTuple):
 class SnapshotChange:
     """The difference between two snapshots.
 
-    It consists of new and changed resources, removed names, and the names of endpoints that Envoy waits for because of
-    the changes.
+    It consists of new and changed resources, and removed names.
     """
 
-    __slots__ = ("_by_names", "_names", "payload", "removed", "warms")
+    __slots__ = ("_by_names", "_names", "_warms", "payload", "removed")
 
     def __init__(self, resources: Iterable[Resource], removed: Iterable[str]) -> None:
         self.payload, self.removed = Payload(resources), tuple(removed)
-        self.warms = frozenset(r.warms for r in self.payload.resources if r.warms)
+        self._warms: frozenset[str] | None = None
         self._names: frozenset[str] | None = None
         # Created on demand: of thousands of changes, few are filtered by name.
         self._by_names: weakref.WeakKeyDictionary[Names, Matches] | None = None
@@ -38,8 +41,15 @@ class SnapshotChange:
     def names(self) -> frozenset[str]:
         """Return the names of new, changed and removed resources."""
         if self._names is None:
-            self._names = frozenset((*(r.name for r in self.payload.resources), *self.removed))
+            self._names = frozenset((*map(_name_of, self.payload.resources), *self.removed))
         return self._names
+
+    @property
+    def warms(self) -> frozenset[str]:
+        """Return the names of the endpoints that Envoy waits for because of the changes."""
+        if self._warms is None:
+            self._warms = frozenset(filter(None, map(attrgetter("warms"), self.payload.resources)))
+        return self._warms
 
     def restrict(self, names: Names) -> Matches:
         """Return the part of the change that affects the given names."""
@@ -47,9 +57,11 @@ class SnapshotChange:
             self._by_names = weakref.WeakKeyDictionary()
         matches = self._by_names.get(names)
         if matches is None:
-            resources = [r for r in self.payload.resources if r.name in names.all]
+            is_requested = names.all.__contains__
+            all_resources = self.payload.resources
+            resources = tuple(compress(all_resources, map(is_requested, map(_name_of, all_resources))))
             payload = self.payload if len(resources) == len(self.payload) else Payload(resources)
-            removed = tuple(name for name in self.removed if name in names.all)
+            removed = tuple(filter(is_requested, self.removed))
             matches = self._by_names[names] = Matches(payload, removed)
         return matches
 
@@ -60,9 +72,10 @@ class Snapshot:
     __slots__ = ("__weakref__", "_changes", "_payload", "by_name")
 
     def __init__(self, resources: Iterable[Resource]) -> None:
-        self.by_name: dict[str, Resource] = {}
-        for resource in resources:
-            self.by_name.setdefault(resource.name, resource)
+        listed = tuple(resources)
+        self.by_name: dict[str, Resource] = dict(zip(map(_name_of, listed), listed, strict=True))
+        if len(self.by_name) < len(listed):  # the first resource with a name wins
+            self.by_name |= {resource.name: resource for resource in reversed(listed)}
         self._payload: Payload | None = None
         self._changes: weakref.WeakKeyDictionary[Snapshot, SnapshotChange] | None = None
 
@@ -85,8 +98,9 @@ class Snapshot:
 
 def change_of(old: Mapping[str, Resource], new: Mapping[str, Resource]) -> SnapshotChange:
     """Return the change from `old` to `new`. A resource that was replaced by an equal resource is unchanged."""
-    resources = [r for name, r in new.items() if (before := old.get(name)) is not r and before != r]
-    removed = [name for name in old if name not in new]
+    replaced = compress(new.items(), map(is_not, map(old.get, new), new.values()))
+    resources = [r for name, r in replaced if old.get(name) != r]
+    removed = filterfalse(new.__contains__, old)
     return SnapshotChange(resources, removed)
 
 

@@ -89,7 +89,8 @@ class Subscription:
 
     def owe(self, names: Iterable[str]) -> None:
         """Add the given names and the held names to `owed`. Names that are not requested are ignored."""
-        self.owed = self.requested.all.intersection(self.owed.union(names, self.held_names))
+        owed = self.owed.union(names, self.held_names) if self.owed or self.held_names else frozenset(names)
+        self.owed = owed if owed <= self.requested.all else self.requested.all & owed
         self.held_names = NO_NAMES
 
     def is_behind(self, state: TypeState) -> bool:

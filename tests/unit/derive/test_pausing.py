@@ -490,3 +490,40 @@ def test_failures_of_interrupted_commits_are_reported_if_they_remain() -> None:
     assert node.error is None
     assert any(failures), "the row was read before the sum was up to date"
     assert db.reports == []
+
+
+def test_value_of_the_last_step_is_kept_during_a_pause() -> None:
+    db = NumberDatabase(10)
+    node, steps_at_pauses = db.watch_later(powers, "n00003"), list[int]()
+    while node.stale:
+        try:
+            with db.pausing(lambda: True):
+                db.refresh(node)
+        except Paused:
+            steps_at_pauses.append(sum(text.startswith("step") for text in db.ran))
+    assert node.value == [6**i for i in range(101)]
+    assert steps_at_pauses[-2:] == [99, 100], "the value is compared with the previous one after the last pause"
+    assert [text for text in db.ran if text.startswith("step")] == [f"step {i + 1}" for i in range(100)]
+
+
+def test_value_of_the_last_step_is_dropped_if_an_input_changes_during_the_pause() -> None:
+    db = NumberDatabase(10)
+    node, steps = db.watch_later(powers, "n00003"), 0
+    while node.stale:
+        try:
+            with db.pausing(lambda: True):
+                db.refresh(node)
+        except Paused:
+            steps = sum(text.startswith("step") for text in db.ran)
+            if steps == 100:
+                db.set("n00003", 5)
+    assert node.value == [10**i for i in range(101)]
+
+
+def test_reader_outside_of_derivations_is_interrupted() -> None:
+    db = NumberDatabase(10)
+    db.pause_if_due()
+    with db.pausing(every(2)):
+        db.pause_if_due()
+        with pytest.raises(Paused):
+            db.pause_if_due()

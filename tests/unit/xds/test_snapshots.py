@@ -6,7 +6,7 @@ import gc
 import weakref
 from collections.abc import Mapping
 
-from pilot.derive import derived
+from pilot.derive import Paused, derived
 from pilot.envoy.plans.resource_group import Group, PatchSide
 from pilot.envoy.resource import Resource
 from pilot.mesh.tables.database import Mesh
@@ -88,8 +88,8 @@ def test_name_sets_are_shared_and_released() -> None:
     sets = NameSets()
     base = len(sets)
     initial = sets.of(frozenset("ab"))
-    changed = sets.change(initial, ("c",), ("a",))
-    assert changed is sets.change(initial, ("c",), ("a",)) is sets.of(frozenset("bc"))
+    changed = sets.change(initial, frozenset("c"), frozenset("a"))
+    assert changed is sets.change(initial, frozenset("c"), frozenset("a")) is sets.of(frozenset("bc"))
     assert len(sets) == base + 2
     del initial, changed
     assert len(sets) == base
@@ -102,6 +102,20 @@ class TestFeeds:
 
     def set(self, name: str, **contents: str) -> list[tuple[Group, ...]]:
         return [feed.groups for feed in self.feeds.mark_stale(self.db.commit([(self.db.mesh, name, contents)]))]
+
+    def test_read_of_a_feed_is_interrupted_after_each_part(self) -> None:
+        self.set("a", x="1")
+        self.set("b", y="1")
+        feed, pauses = self.feeds.open("cds", (A, B), "one"), 0
+        while feed.is_stale:
+            try:
+                with self.db.pausing(lambda: True):
+                    state = feed.state
+            except Paused:
+                pauses += 1
+        assert state is not None
+        assert [*state.union()] == ["x", "y"]
+        assert pauses == 4, "each group is derived, and then copied"
 
     def test_readers_share_feeds_and_feeds_share_groups(self) -> None:
         one, two = self.feeds.open("cds", (A,), "one"), self.feeds.open("cds", (A,), "two")

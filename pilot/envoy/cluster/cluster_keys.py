@@ -158,12 +158,20 @@ _keys_by_service: Gather[ServiceViewKey, [ClusterListKey], ServiceClusterKeys] =
 """The keys of each service. Proxies in different namespaces share them."""
 
 
-@derived
-def _list_keys(db: Mesh, key: ClusterListKey, inline: bool) -> tuple[ResolvedClusterKey, ...]:
+@derived_in_steps
+def _list_keys(db: Mesh, key: ClusterListKey, inline: bool) -> Steps[tuple[ResolvedClusterKey, ...]]:
     """Return the cluster keys of all services with inline clusters or, if `inline` is False, of all other services."""
-    services = [s for s in _keys_by_service(db, key).values() if s.inline is inline]
-    wildcard_keys = chain.from_iterable(s.wildcard_keys() for s in services if s.wildcard_subsets)
-    return (*chain.from_iterable(s.keys for s in services), *islice(wildcard_keys, MAX_WILDCARD_CLUSTERS))
+    listed: list[ResolvedClusterKey] = []
+    with_wildcards: list[ServiceClusterKeys] = []
+    for number, keys_of_service in enumerate(_keys_by_service(db, key).values(), 1):
+        if keys_of_service.inline is inline:
+            listed += keys_of_service.keys
+            if keys_of_service.wildcard_subsets:
+                with_wildcards.append(keys_of_service)
+        if number % STEP == 0:
+            yield None
+    wildcard_keys = chain.from_iterable(k.wildcard_keys() for k in with_wildcards)
+    return (*listed, *islice(wildcard_keys, MAX_WILDCARD_CLUSTERS))
 
 
 @derived

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+import socket
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Set
 from typing import Any, cast
 
@@ -167,11 +168,12 @@ def allocate(
             if host not in addresses_by_host:
                 addresses_by_host[host] = yield from _complete(partial.get(host, ()), free)
         yield
-    return {
-        key: former if (former := remembered.get(key, NO_HOSTS)) == addresses else addresses
-        for key, addresses in allocated.items()
-        if addresses
-    }
+    shared: dict[ObjectKey, Mapping[str, tuple[str, ...]]] = {}
+    for key, by_host in allocated.items():
+        if by_host:
+            shared[key] = former if (former := remembered.get(key, NO_HOSTS)) == by_host else by_host
+        yield
+    return shared
 
 
 def _complete(
@@ -198,25 +200,32 @@ def _usable(addresses: tuple[str, ...], prefixes: tuple[str, ...], in_use: Set[s
     return tuple(address for address in firsts if address is not None)
 
 
-@functools.lru_cache(maxsize=1 << 16)
 def _is_from(address: str, prefix: str) -> bool:
-    try:
-        return ipaddress.ip_address(address) in _network(prefix)
-    except ValueError:
+    network = _network(prefix)
+    family, size = (socket.AF_INET6, 16) if ":" in address else (socket.AF_INET, 4)
+    if network.max_prefixlen != size * 8:
         return False
+    try:
+        number = int.from_bytes(socket.inet_pton(family, address), "big")
+    except (OSError, ValueError):
+        return False
+    return number & int(network.netmask) == int(network.network_address)
 
 
-def _free(prefix: str, in_use: Iterable[str], reserved: Iterable[str]) -> Iterator[str | None]:
+def _free(prefix: str, in_use: Set[str], reserved: Iterable[str]) -> Iterator[str | None]:
     """Yield the free addresses in a prefix, without its first address. Reserved addresses follow the others.
 
     None is yielded between two steps of the search for a free address.
     """
-    unavailable = frozenset(in_use)
-    later = [a for a in dict.fromkeys(reserved) if a not in unavailable and _is_from(a, prefix)]
-    excluded = unavailable.union(later)
+    later: dict[str, None] = {}
+    for number, address in enumerate(reserved, 1):
+        if address not in in_use and _is_from(address, prefix):
+            later[address] = None
+        if number % STEP == 0:
+            yield None
     for number in range(1, _network(prefix).num_addresses):
         address = _address(prefix, number)
-        if address not in excluded:
+        if address not in in_use and address not in later:
             yield address
         elif number % STEP == 0:
             yield None

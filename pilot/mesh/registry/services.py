@@ -218,8 +218,12 @@ def service_refs(db: Mesh) -> Steps[tuple[ServiceRef, ...]]:
     """Return the keys of all services, oldest first."""
     summaries = _summaries(db)
     refs, ages = tuple(summaries), [summary.age for summary in summaries.values()]
+    texts: list[str] = []  # which have the same order, and are compared in a fraction of the time
+    for start in range(0, len(ages), STEP):
+        yield None
+        texts += map("\0".join, ages[start : start + STEP])
     yield None
-    order = sorted(range(len(refs)), key=ages.__getitem__)
+    order = sorted(range(len(refs)), key=texts.__getitem__)
     yield None
     return tuple(map(refs.__getitem__, order))
 

@@ -196,8 +196,8 @@ class RouteTarget(NamedTuple):
     namespaces: tuple[str, ...]
 
 
-@derived
-def inferred_imports(db: Mesh, scope: ScopeFacet, index: int) -> tuple[ImportKey, ...]:
+@derived_in_steps
+def inferred_imports(db: Mesh, scope: ScopeFacet, index: int) -> Steps[tuple[ImportKey, ...]]:
     """Return the services that the VirtualServices of an egress listener route to.
 
     If the listener imports everything, the services that it already imports are omitted.
@@ -205,14 +205,21 @@ def inferred_imports(db: Mesh, scope: ScopeFacet, index: int) -> tuple[ImportKey
     listener = egress_listeners(db, scope)[index]
     keys = egress_virtual_services(db, scope, index)
     targets = {namespace: _route_targets(db, namespace) for namespace in {key.namespace for key in keys}}
-    imported = {i.ref.hostname for i in egress_services(db, scope, index)} if listener.hosts.everything else frozenset()
-    port = listener.port.number if listener.match_port and listener.port is not None else None
-    inferred = [
-        _inferred(db, target.host, scope.namespace, port, target.ports)
+    applicable = [
+        target
         for key in keys
         for target in targets[key.namespace].get(key, ())
-        if target.host not in imported and (not target.namespaces or scope.namespace in target.namespaces)
+        if not target.namespaces or scope.namespace in target.namespaces
     ]
+    if listener.hosts.everything and applicable:
+        missing = {target.host for target in applicable}
+        for number, item in enumerate(egress_services(db, scope, index), 1):
+            missing.discard(item.ref.hostname)
+            if number % STEP == 0:
+                yield None
+        applicable = [target for target in applicable if target.host in missing]
+    port = listener.port.number if listener.match_port and listener.port is not None else None
+    inferred = [_inferred(db, target.host, scope.namespace, port, target.ports) for target in applicable]
     return tuple(i for i in inferred if i is not None)
 
 

@@ -41,7 +41,7 @@ def read_patch_value(
     """Return the message, and the violations in it. The paths of the violations are as the user wrote them.
 
     Values that do not fit the type of the message are violations. If there are none, the message's validation rules are
-    checked. The value of a merging patch may be incomplete. `suggests`: whether to suggest a name for an unknown type.
+    checked. The value of a merging patch may be incomplete. `suggests` is whether to suggest a known type.
     """
     return run_steps(read_patch_value_in_steps(apply_to, operation, plain, suggests))
 

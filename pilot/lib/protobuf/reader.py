@@ -83,7 +83,7 @@ def read_message(kind: type[Any], plain: Any) -> tuple[Any, list[Violation]]:
 def read_message_in_steps(
     kind: type[Any], plain: Any, suggests: bool = True
 ) -> Generator[None, None, tuple[Any, list[Violation]]]:
-    """Decode a message as `read_message` does, in steps. `suggests`: whether to suggest a name for an unknown type."""
+    """Decode a message as `read_message` does, in steps. `suggests` is whether to suggest a known type."""
     decoded, reading = kind(), _Reading(suggests)
     with contextlib.suppress(_TooManyFaults):
         yield from reading.read(decoded, plain, ())

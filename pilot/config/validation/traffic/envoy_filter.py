@@ -22,10 +22,11 @@ from pilot.config.validation import rules
 from pilot.config.validation.policy import check_targets
 from pilot.lib.protobuf.fault import shown
 from pilot.lib.protobuf.reader import MAX_FAULTS
+from pilot.lib.regex import is_searchable
 
 HTTP_MANAGER = "envoy.filters.network.http_connection_manager"
-LONGEST_VERSION = 1024
-"""The maximum length of version expressions, in characters.
+LONGEST_VERSION = 256
+"""The maximum length of version expressions, in characters. It takes less than 20 ms to compile one.
 
 A longer expression is not compiled and matches no proxy.
 """
@@ -176,7 +177,10 @@ def _check_match(apply_to: str, match: EnvoyConfigObjectMatch) -> Problems:
                 "too-long", "proxy.proxyVersion", f"longer than {LONGEST_VERSION} characters, so it matches no proxy"
             )
         else:
-            yield from rules.check_regex("proxy.proxyVersion", match.proxy.proxy_version)
+            findings = tuple(rules.check_regex("proxy.proxyVersion", match.proxy.proxy_version))
+            yield from findings
+            if not findings and not is_searchable(match.proxy.proxy_version):
+                yield warning("too-complex", "proxy.proxyVersion", "too complex, so it matches no proxy; simplify it")
     required = "listener" if apply_to in _LISTENERS else "routeConfiguration" if apply_to in _ROUTES else "cluster"
     parts = {"listener": match.listener, "routeConfiguration": match.route_configuration, "cluster": match.cluster}
     if apply_to not in ("EXTENSION_CONFIG", "BOOTSTRAP"):

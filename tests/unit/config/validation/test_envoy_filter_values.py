@@ -188,3 +188,21 @@ def test_one_type_of_an_object_gets_a_suggestion() -> None:
     ]
     messages = [problem.message for problem in validate_envoy_filter(make_filter(patches))]
     assert [f"did you mean {url}?" in message for message in messages] == [True] + [False] * 49
+
+
+@pytest.mark.parametrize(
+    ("pattern", "codes"),
+    [
+        (r"^1\.3\d.*(alpha|beta)?$", []),
+        (r"(\pL|\d)*" * 20, ["too-complex"]),
+        ("(x|y){900}" * 8, ["too-complex"]),
+        ("(", ["bad-regex"]),
+        ("a" * 257, ["too-long"]),
+    ],
+)
+def test_complex_expression_of_a_version_is_reported(pattern: str, codes: list[str]) -> None:
+    match = {"proxy": {"proxyVersion": pattern}}
+    patch = {"operation": "MERGE", "value": {"name": "a"}}
+    problems = list(validate_envoy_filter(make_filter([{"applyTo": "CLUSTER", "match": match, "patch": patch}])))
+    assert [problem.code for problem in problems] == codes
+    assert all(problem.path == "spec.configPatches[0].match.proxy.proxyVersion" for problem in problems)

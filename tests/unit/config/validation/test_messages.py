@@ -132,12 +132,12 @@ def test_maglev_table_size_is_prime(size: int, valid: bool) -> None:
     assert messages == ([] if valid else [f"{place}: {size} is not a prime number below 5000011"])
 
 
-@pytest.mark.parametrize(("length", "valid"), [(1024, True), (1025, False)])
+@pytest.mark.parametrize(("length", "valid"), [(256, True), (257, False)])
 def test_proxy_version_match_length(length: int, valid: bool) -> None:
     match = f"{{proxy: {{proxyVersion: {'v' * length}}}}}"
     patch = f"{{applyTo: CLUSTER, match: {match}, patch: {{operation: REMOVE}}}}"
     expected = (
-        "warning spec.configPatches[0].match.proxy.proxyVersion: longer than 1024 characters, so it matches no proxy"
+        "warning spec.configPatches[0].match.proxy.proxyVersion: longer than 256 characters, so it matches no proxy"
     )
     assert messages_for("EnvoyFilter", f"{{configPatches: [{patch}]}}", "networking.istio.io/v1alpha3") == (
         [] if valid else [expected]

@@ -154,7 +154,7 @@ def _check_mutual_tls(db: Mesh, services: tuple[Service, ...], spec: Destination
 def _check_tls_twice(db: Mesh, services: tuple[Service, ...], spec: DestinationRule) -> Problems:
     """Yield a problem for each port of a ServiceEntry on which clients and the rule both use TLS.
 
-    A port with a TLS protocol has plain HTTP if a VirtualService sends requests to it, such as at an egress gateway.
+    A port with a TLS protocol gets plain HTTP if a VirtualService sends requests to it, as at an egress gateway.
     """
     policy = spec.traffic_policy
     if policy is None:

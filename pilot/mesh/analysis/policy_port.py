@@ -37,8 +37,8 @@ def check_policy_ports(db: Mesh, o: Object[AuthorizationPolicy]) -> Problems:
                 yield warning(
                     "never-matches",
                     f"{path}[{index}]",
-                    f"{text!r} matches no request: ports are those of the workload, and {text} is a port of its "
-                    f"Service; write {remedy}",
+                    f"{text!r} matches no request, because ports are those of the workload, and {text} is a port of "
+                    f"its Service; write {remedy}",
                 )
 
 

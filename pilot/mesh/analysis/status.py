@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from msgspec.structs import replace
 
 from pilot.config.gateway_api.reference import ParentReference
-from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY
-from pilot.config.object import ObjectKey
-from pilot.config.problem import ObjectRef, Problem, Severity
+from pilot.config.group_kind import GroupKind
+from pilot.config.kinds.gateway_api import BACKEND_TLS_POLICY, KUBERNETES_GATEWAY
+from pilot.config.object import Object, ObjectKey
+from pilot.config.problem import ObjectRef, Problem, Problems, Severity, warning
 from pilot.derive import derived
+from pilot.lib.suggestion import choices
 from pilot.mesh.ambient.conditions import WAYPOINT_BOUND
 from pilot.mesh.analysis.check import Check
+from pilot.mesh.analysis.foreign_reference import NOT_PERMITTED, check_references
 from pilot.mesh.gateway_api.listeners import ROUTES
+from pilot.mesh.lowering.gateway_api.backend_policies import BackendTarget, find_target
 from pilot.mesh.model.condition import StatusCondition
 from pilot.mesh.status.gateway_status import GatewayStatus
 from pilot.mesh.status.object_status import (
@@ -38,15 +45,39 @@ FaultyCondition = tuple[str, StatusCondition]
 @derived
 def status_problems(db: Mesh, ref: ObjectRef) -> tuple[Problem, ...]:
     """Return the problems that the status of an object reports."""
-    status, route = object_status(db, ref), object_with_status(db, ref) if ref.kind in ROUTES else None
+    status = object_status(db, ref)
     if status is None:
         return ()
+    row = object_with_status(db, ref) if isinstance(status, RouteStatus | GatewayStatus | PolicyStatus) else None
     if isinstance(status, RouteStatus):
         status = RouteStatus(tuple(_explained(db, ref, parent) for parent in status.parents))
-    return build_problems(ref, status, route.spec.parent_refs if route is not None else ())
+    problems = build_problems(ref, status, row.spec.parent_refs if row is not None and ref.kind in ROUTES else ())
+    return tuple(_with_places(db, row, problems)) if row is not None else problems
 
 
 STATUSES = Check("status", objects_with_status, status_problems)
+
+
+def _with_places(db: Mesh, row: Object[Any], problems: Sequence[Problem]) -> Problems:
+    """Yield problems with references that are named by their fields and with the remedy, where the fields are known."""
+    checks = {NOT_PERMITTED: check_references, "target-not-found": _check_sections}
+    for code in dict.fromkeys(problem.code for problem in problems):
+        placed: dict[str, Problem] = {}
+        for problem in checks[code](db, row) if code in checks else ():
+            placed.setdefault(problem.message, replace(problem, object=row.ref))
+        yield from placed.values() or (problem for problem in problems if problem.code == code)
+
+
+def _check_sections(db: Mesh, o: Object[Any]) -> Problems:
+    """Yield a problem for each target of a BackendTLSPolicy that has no port with the name in the policy."""
+    for index, ref in enumerate(o.spec.target_refs if o.kind == BACKEND_TLS_POLICY.id else ()):
+        target = find_target(db, GroupKind(ref.group, ref.kind), o.namespace, ref.name)
+        if isinstance(target, BackendTarget) and ref.section_name and ref.section_name not in target.ports:
+            text = (
+                f'{ref.kind} {o.namespace}/{ref.name} has no port named "{ref.section_name}": sectionName is the name '
+                f"of a port{choices(ref.section_name, sorted(target.ports))}"
+            )
+            yield warning("target-not-found", f"spec.targetRefs[{index}].sectionName", text)
 
 
 def _explained(db: Mesh, ref: ObjectRef, status: ParentStatus) -> ParentStatus:
@@ -95,7 +126,7 @@ def _faults(status: Status, parents: Sequence[ParentReference]) -> Iterator[Faul
     """Yield each condition that reports a fault, with the path of the field that it concerns."""
     if isinstance(status, GatewayStatus):
         for n, listener in enumerate(status.listeners):
-            yield from _wrong(f"spec.listeners[{n}]", listener.conditions)
+            yield from _wrong(f"spec.listeners[{n}]", _causes(listener.conditions))
         yield from _wrong("spec", status.conditions)
     elif isinstance(status, ObjectConditions):
         yield from (("metadata.labels", c) for c in status.conditions if c.type == WAYPOINT_BOUND and not c.status)
@@ -111,6 +142,16 @@ def _faults(status: Status, parents: Sequence[ParentReference]) -> Iterator[Faul
     elif isinstance(status, BackendStatus | PoolStatus):
         for conditions in (of.conditions for of in status.parents):
             yield from _wrong("spec.endpointPickerRef" if isinstance(status, PoolStatus) else "spec", conditions)
+
+
+def _causes(conditions: Iterable[StatusCondition]) -> Iterator[StatusCondition]:
+    """Yield the false conditions of a listener, except those that follow from its unresolved references."""
+    wrong = list(_false(conditions))
+    unresolved = next((c for c in wrong if c.type == "ResolvedRefs"), None)
+    for one in wrong:
+        follows = one.reason == "Invalid" or (unresolved is not None and one.message == unresolved.message)
+        if unresolved is None or one is unresolved or not follows:
+            yield one
 
 
 def _wrong(path: str, conditions: Iterable[StatusCondition]) -> Iterator[FaultyCondition]:

@@ -107,7 +107,7 @@ class Plane:
         self.work, self.scenario = work, scenario
         certificate = make_certificate()
         self.api = ApiServer(tls=certificate.context(work))
-        installed = render_installation(user_settings([], [*SETTINGS]), lambda text: None).objects(())
+        installed = render_installation(user_settings([], [*SETTINGS]).plain, lambda text: None).objects(())
         objects = [plain for plain in installed if plain["kind"] in INSTALLED]
         for plain in (*definitions(), *objects, *scenario.objects, yaml.safe_load(ISTIOD)):
             self.api.put(as_recorded(json.loads(json.dumps(plain, default=str))))

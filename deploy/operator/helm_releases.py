@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from deploy.operator.components import EnabledComponent, chart_values, enabled_components
-from deploy.operator.inputs import STANDARD_GATEWAYS
+from deploy.operator.inputs import STANDARD_GATEWAYS, UserSettings
 from deploy.operator.manifest import resolve_operator
 from deploy.operator.settings_tree import Plain, value_at
 from gotemplate import go_yaml
@@ -40,12 +40,12 @@ class Release(NamedTuple):
             yield f"---\n{go_yaml.dump(self.values)}"
 
 
-def helm_releases(user: Plain, warn: Callable[[str], None], force: bool = False) -> list[Release]:
+def helm_releases(user: UserSettings, warn: Callable[[str], None], force: bool = False) -> list[Release]:
     """Return the releases for the components that an IstioOperator enables, in installation order.
 
     `warn` is called for settings that Helm values cannot express. Raises SettingsError if the settings are invalid.
     """
-    operator = resolve_operator(user, warn, None, force)
+    operator = resolve_operator(user.plain, warn, None, force, origin=user.origin)
     releases = []
     for enabled in enabled_components(operator):
         for place in _untranslated(enabled):

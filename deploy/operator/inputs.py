@@ -7,13 +7,14 @@ import re
 import shlex
 from collections.abc import Sequence
 from importlib.resources.abc import Traversable
-from typing import Any
+from typing import Any, NamedTuple
 
 from deploy.chart.chart import installation_folder
 from deploy.operator.errors import SettingsError
+from deploy.operator.origin import Origin
 from deploy.operator.schema import TYPES
 from deploy.operator.settings_tree import PathError, Plain, assign, deep_merge, value_at, with_value
-from pilot.ingest.files.documents import SyntaxFault, read_documents
+from pilot.ingest.files.documents import Document, SyntaxFault, read_documents
 from pilot.lib.suggestion import did_you_mean
 
 API_VERSION, KIND = "install.istio.io/v1alpha1", "IstioOperator"
@@ -29,11 +30,24 @@ _FROM_SPEC = (
 )
 
 
+class UserSettings(NamedTuple):
+    """An IstioOperator that files and assignments describe, and the origin of its fields."""
+
+    plain: Plain
+    origin: Origin
+
+
 def read_operator(text: str, name: str) -> Plain:
     """Parse the content of a file as an IstioOperator.
 
     Raises SettingsError if it is invalid or contains several documents.
     """
+    operator: Plain = _read_document(text, name).plain
+    return operator
+
+
+def _read_document(text: str, name: str) -> Document:
+    """Return the document of an IstioOperator, as `read_operator` does."""
     try:
         parsed = read_documents(text.encode(), name)
     except SyntaxFault as fault:
@@ -56,17 +70,19 @@ def read_operator(text: str, name: str) -> Plain:
         if field in TYPES["Spec"].fields and field not in TYPES[KIND].fields:
             line = parsed[0].line_of(field)
             raise SettingsError(f"{name}:{line}: {field}: did you mean spec.{field}? check the indentation")
-    return {key: value for key, value in operator.items() if key != "spec" or value is not None}
+    plain = {key: value for key, value in operator.items() if key != "spec" or value is not None}
+    return parsed[0]._replace(plain=plain) if parsed else Document(plain, 1)
 
 
-def user_settings(files: Sequence[tuple[str, str]], assignments: Sequence[str]) -> Plain:
+def user_settings(files: Sequence[tuple[str, str]], assignments: Sequence[str]) -> UserSettings:
     """Merge files in order, and then assignments. Each file is given as its name and its content.
 
     Raises SettingsError if a file or assignment is invalid.
     """
     settings: Plain = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {}, "spec": {}}
-    for name, text in files:
-        settings = deep_merge(settings, read_operator(text, name))
+    documents = tuple((name, _read_document(text, name)) for name, text in files)
+    for _, document in documents:
+        settings = deep_merge(settings, document.plain)
     settings = copy.deepcopy(settings)
     for assignment in assignments:
         _refuse_list(assignment)
@@ -74,7 +90,8 @@ def user_settings(files: Sequence[tuple[str, str]], assignments: Sequence[str]) 
             assign(settings, assignment)
         except PathError as error:
             raise SettingsError(str(error)) from error
-    return settings
+    paths = tuple(assignment.partition("=")[0].strip() for assignment in assignments)
+    return UserSettings(settings, Origin(documents, paths))
 
 
 def _refuse_list(assignment: str) -> None:

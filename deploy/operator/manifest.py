@@ -12,6 +12,7 @@ from deploy.operator.components import EnabledComponent, chart_values, enabled_c
 from deploy.operator.errors import SettingsError, describe_problems
 from deploy.operator.inputs import merge_inputs, with_unvalidated_values
 from deploy.operator.k8s_settings import apply_k8s_settings
+from deploy.operator.origin import Origin
 from deploy.operator.overlays import apply_overlays
 from deploy.operator.settings_tree import Plain, value_at
 from deploy.operator.validate import validate_operator
@@ -54,15 +55,21 @@ def in_apply_order(objects: Iterable[Plain]) -> list[Plain]:
 
 
 def render_installation(
-    user: Plain, warn: Callable[[str], None], folder: Traversable | None = None, force: bool = False, platform: str = ""
+    user: Plain,
+    warn: Callable[[str], None],
+    folder: Traversable | None = None,
+    force: bool = False,
+    platform: str = "",
+    origin: Origin = Origin(),
 ) -> Installation:
     """Return the installation for a user's IstioOperator.
 
-    `warn` is called for settings that have no effect. `platform` is the detected platform of the cluster. Raises
-    SettingsError if the settings are invalid. With `force`, only settings that cannot be rendered raise it.
+    `warn` is called for settings that have no effect. `platform` is the detected platform of the cluster, and `origin`
+    that of the user's settings. Raises SettingsError if the settings are invalid. With `force`, only settings that
+    cannot be rendered raise it.
     """
     folder = folder or package_folder(user)
-    operator = resolve_operator(user, warn, folder, force, platform)
+    operator = resolve_operator(user, warn, folder, force, platform, origin)
     components = []
     for enabled in enabled_components(operator):
         try:
@@ -75,14 +82,19 @@ def render_installation(
 
 
 def resolve_operator(
-    user: Plain, warn: Callable[[str], None], folder: Traversable | None, force: bool, platform: str = ""
+    user: Plain,
+    warn: Callable[[str], None],
+    folder: Traversable | None,
+    force: bool,
+    platform: str = "",
+    origin: Origin = Origin(),
 ) -> Plain:
     """Return a user's IstioOperator merged with its profile, with all values for its charts. It is validated.
 
     Raises SettingsError if it is invalid.
     """
     operator = merge_inputs(user, folder or package_folder(user), platform)
-    _validate(operator, warn, force)
+    _validate(operator, warn, force, origin)
     return with_unvalidated_values(operator)
 
 
@@ -93,14 +105,14 @@ def package_folder(user: Plain) -> Traversable:
     return installation_folder(path if isinstance(path, str) else "")
 
 
-def _validate(operator: Plain, warn: Callable[[str], None], force: bool) -> None:
-    problems = validate_operator(operator)
+def _validate(operator: Plain, warn: Callable[[str], None], force: bool, origin: Origin) -> None:
+    problems = validate_operator(operator, origin)
     errors = [p for p in problems if p.severity is Severity.ERROR]
     switches = [p for p in errors if p.path.startswith("spec.components.") and p.path.endswith(".enabled")]
     if errors and (switches or not force):
-        raise SettingsError(describe_problems(errors))
+        raise SettingsError(describe_problems(errors, origin))
     for problem in problems:
-        warn(f"{problem.path}: {problem.message}")
+        warn(describe_problems([problem], origin))
 
 
 def yaml_text(plain: Any) -> str:

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from deploy.operator.operator_fields import FIELDS
+from deploy.operator.origin import Origin
 from pilot.config.problem import Problem, error
 from webhook.pod.quantity import canonical
 from webhook.pod.schema import TYPES as POD_TYPES
@@ -48,12 +49,12 @@ _CUTOFF = 0.7
 """Minimum similarity of a suggested field."""
 
 
-def check(value: Any, name: str, path: str = "") -> Iterator[Problem]:
+def check(value: Any, name: str, origin: Origin, path: str = "") -> Iterator[Problem]:
     """Yield the problems of a value: wrong types and unknown fields. Null is equivalent to absence."""
     if name == "any" or value is None:
         return
     if name in TYPES:
-        yield from _check_fields(value, TYPES[name], path)
+        yield from _check_fields(value, TYPES[name], origin, path)
         return
     expected, fits = _SCALARS[name]
     if not fits(value):
@@ -65,28 +66,30 @@ def check(value: Any, name: str, path: str = "") -> Iterator[Problem]:
             yield error("bad-quantity", path, f"{value!r} is not a quantity; write 500m (CPU) or 512Mi (memory)")
 
 
-def _check_fields(value: Any, kind: Type, path: str) -> Iterator[Problem]:
+def _check_fields(value: Any, kind: Type, origin: Origin, path: str) -> Iterator[Problem]:
     if not isinstance(value, dict):
         yield error("wrong-type", path, f"expected a mapping, got {_describe(value)}")
         return
     for key, item in value.items():
         place = f"{path}.{key}" if path else str(key)
         if key in kind.fields:
-            yield from _check_field(item, kind.fields[key], place)
+            yield from _check_field(item, kind.fields[key], origin, place)
         else:
             yield error("unknown-field", place, f"unknown field {key}{_suggest(str(key), item, kind, path)}")
 
 
 def _suggest(key: str, value: Any, kind: Type, path: str) -> str:
-    """Return where an unknown field belongs or, if it belongs nowhere, the most similar field. Values come first."""
+    """Return the most similar field or, if none is similar, where an unknown field belongs. Values come first."""
     if kind is TYPES["Spec"] and key in TYPES["Values"].fields:
         return f"; did you mean {_values_path(key, value)}?"
+    close = get_close_matches(key, kind.fields, 1, _CUTOFF)
+    if close:
+        return f"; did you mean {close[0]}?"
     parents = [name for name, f in kind.fields.items() if f.type in TYPES and key in TYPES[f.type].fields]
     if parents:
         place = ".".join((*path.split(".")[1:], parents[0], key))
         return f"; it belongs below a field such as {parents[0]}: write {place}"
-    close = get_close_matches(key, kind.fields, 1, _CUTOFF)
-    return f"; did you mean {close[0]}?" if close else ""
+    return ""
 
 
 def _values_path(key: str, value: Any) -> str:
@@ -101,26 +104,36 @@ def _values_path(key: str, value: Any) -> str:
     return ".".join(parts)
 
 
-def _hint(value: Any, path: str, is_list: bool) -> str:
-    """Return how to write the first field of a mapping as a field of a list's first item."""
-    if not is_list or not isinstance(value, dict) or not value:
+def _hint(value: Any, field: SchemaField, origin: Origin, path: str) -> str:
+    """Return how to write the first field of a mapping as a field of a list's first item.
+
+    If it is not a field of items that have names, it is the name of one.
+    """
+    if field.shape != "[" or not isinstance(value, dict) or not value:
         return ""
-    return f": write {path.removeprefix('spec.')}[0].{next(iter(value))}"
+    name, item = next(iter(value.items()))
+    fields = TYPES[field.type].fields if field.type in TYPES else {}
+    if name not in fields and "name" in fields:
+        name, item = "name", name
+    if origin.is_assigned(path):
+        return f": write {path.removeprefix('spec.')}[0].{name}"
+    text = "…" if isinstance(item, dict | list) else str(item).lower() if isinstance(item, bool) else item
+    return f": write a list: - {name}: {text}"
 
 
-def _check_field(value: Any, field: SchemaField, path: str) -> Iterator[Problem]:
+def _check_field(value: Any, field: SchemaField, origin: Origin, path: str) -> Iterator[Problem]:
     if value is None or not field.shape:
-        yield from check(value, field.type, path)
+        yield from check(value, field.type, origin, path)
     elif not isinstance(value, list if field.shape == "[" else dict):
         yield error(
             "wrong-type",
             path,
             f"expected a {'list' if field.shape == '[' else 'mapping'}, got {_describe(value)}"
-            + _hint(value, path, field.shape == "["),
+            + _hint(value, field, origin, path),
         )
     else:
         for key, item in enumerate(value) if isinstance(value, list) else value.items():
-            yield from check(item, field.type, f"{path}[{key}]")
+            yield from check(item, field.type, origin, f"{path}[{key}]")
 
 
 def _describe(value: Any) -> str:

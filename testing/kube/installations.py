@@ -32,7 +32,7 @@ _SERVER_FIELDS = ("managedFields", "resourceVersion", "uid", "creationTimestamp"
 @functools.cache
 def installation(*assignments: str) -> Installation:
     """Return the installation of settings. It is cached, so do not modify its objects."""
-    return render_installation(user_settings((), assignments), lambda _: None)
+    return render_installation(user_settings((), assignments).plain, lambda _: None)
 
 
 @functools.cache

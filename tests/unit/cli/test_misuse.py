@@ -58,6 +58,10 @@ FILES = {
     "sizes.yaml": "kind: IstioOperator\nspec: {components: {pilot: {k8s: {hpaSpec: {minReplicas: 5, maxReplicas: 2}, service: {type: LoadBalancr}}}}}\n",
     "operater.yaml": "apiVersion: install.istio.io/v1alpha1\nkind: IstioOperater\n",
     "operator2.yaml": "apiVersion: install.istio.io/v1\nkind: IstioOperator\n",
+    "gateways.yaml": "kind: IstioOperator\nspec:\n  components:\n    ingressGateways:\n      name: edge\n      enabled: true\n",
+    "request.yaml": "kind: IstioOperator\nspec:\n  components:\n    pilot:\n      k8s:\n        resources:\n          request: {cpu: 1}\n",
+    "named-gateways.yaml": "kind: IstioOperator\nspec:\n  components:\n    ingressGateways:\n      edge: {enabled: true}\n",
+    "mesh-field.yaml": "kind: IstioOperator\nspec:\n  meshConfig:\n    accessLogfile: /dev/stdout\n",
     "mesh.yaml": "trustDomian: a\n",
     "dump.json": "[]",
     "comment.json": "{\n  // a\n}",
@@ -522,14 +526,18 @@ MISTAKES = [
     (
         "pilotctl manifest generate -f sizes.yaml",
         1,
-        "spec.components.pilot.k8s.service.type: LoadBalancr is not one of ClusterIP, NodePort, LoadBalancer, ExternalName; did you mean LoadBalancer?; spec.components.pilot.k8s.hpaSpec.minReplicas: 5 is more than maxReplicas, 2",
+        "sizes.yaml:2: spec.components.pilot.k8s.service.type: LoadBalancr is not one of ClusterIP, NodePort, LoadBalancer, ExternalName; did you mean LoadBalancer?; sizes.yaml:2: spec.components.pilot.k8s.hpaSpec.minReplicas: 5 is more than maxReplicas, 2",
     ),
     (
         "pilotctl manifest generate --set values.global.imagePullPolicy=always",
         1,
         "spec.values.global.imagePullPolicy: always is not one of Always, IfNotPresent, Never; did you mean Always?",
     ),
-    ("pilotctl manifest generate -f operator.yaml", 1, "spec.profil: unknown field profil; did you mean profile?"),
+    (
+        "pilotctl manifest generate -f operator.yaml",
+        1,
+        "operator.yaml:4: spec.profil: unknown field profil; did you mean profile?",
+    ),
     (
         "pilotctl manifest generate -f operater.yaml",
         1,
@@ -1016,6 +1024,41 @@ MISTAKES = [
         "pilotctl explain 'outbound|80||cart.shop.svc.cluster.local' web.shop",
         2,
         "PROXY comes first: use pilotctl explain web.shop 'outbound|80||cart.shop.svc.cluster.local'",
+    ),
+    (
+        "pilotctl manifest generate -f gateways.yaml",
+        1,
+        "gateways.yaml:4: spec.components.ingressGateways: expected a list, got a mapping: write a list: - name: edge",
+    ),
+    (
+        "pilotctl manifest generate -f named-gateways.yaml",
+        1,
+        "named-gateways.yaml:4: spec.components.ingressGateways: expected a list, got a mapping: write a list: - name: edge",
+    ),
+    (
+        "pilotctl manifest generate --set components.ingressGateways.name=edge",
+        1,
+        "spec.components.ingressGateways: expected a list, got a mapping: write components.ingressGateways[0].name",
+    ),
+    (
+        "pilotctl manifest generate -f request.yaml",
+        1,
+        "request.yaml:7: spec.components.pilot.k8s.resources.request: unknown field request; did you mean requests?",
+    ),
+    (
+        "pilotctl translate -f request.yaml -f operator.yaml --set components.pilot.enabld=1",
+        1,
+        "request.yaml:7: spec.components.pilot.k8s.resources.request: unknown field request; did you mean requests?; spec.components.pilot.enabld: unknown field enabld; did you mean enabled?; operator.yaml:4: spec.profil: unknown field profil; did you mean profile?",
+    ),
+    (
+        "pilotctl manifest generate -f mesh-field.yaml",
+        1,
+        "mesh-field.yaml:4: spec.meshConfig.accessLogfile: unknown field; did you mean accessLogFile?",
+    ),
+    (
+        "pilotctl manifest generate -f mesh-field.yaml --set meshConfig.accessLogfile=x",
+        1,
+        "spec.meshConfig.accessLogfile: unknown field; did you mean accessLogFile?",
     ),
     (
         "pilot-operator serve",

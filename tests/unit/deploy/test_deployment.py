@@ -254,6 +254,8 @@ def test_deployment_flags_are_supported() -> None:
 
 async def test_profiles_can_be_applied(server: ApiServer) -> None:
     for profile in ("default", "demo", "ambient", "remote", "stable"):
-        installation = render_installation(user_settings((), [f"profile={profile}", "revision=r1"]), lambda _: None)
+        installation = render_installation(
+            user_settings((), [f"profile={profile}", "revision=r1"]).plain, lambda _: None
+        )
         for plain in installation.objects():
             server.put(plain)

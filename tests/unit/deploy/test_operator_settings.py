@@ -25,7 +25,7 @@ MINIMAL = {"profile": "minimal"}
 def render_settings(
     spec: dict[str, Any], assignments: tuple[str, ...] = (), warnings: list[str] | None = None
 ) -> Installation:
-    settings = user_settings((), assignments)
+    settings = user_settings((), assignments).plain
     settings["spec"] = {**spec, **settings["spec"]}
     return render_installation(settings, (warnings if warnings is not None else []).append)
 
@@ -96,7 +96,7 @@ def test_objects_are_in_apply_order() -> None:
 def test_later_files_and_flags_override() -> None:
     one = "spec: {hub: a, components: {pilot: {k8s: {env: [{name: A}], nodeSelector: {x: '1'}}}}}"
     two = "spec: {components: {pilot: {k8s: {env: [{name: B}], nodeSelector: {y: '2'}}}}}"
-    settings = user_settings([("one", one), ("two", two)], ["hub=b", "tag=1.10"])
+    settings = user_settings([("one", one), ("two", two)], ["hub=b", "tag=1.10"]).plain
     assert settings["spec"]["hub"] == "b"
     assert settings["spec"]["tag"] == "1.10"
     assert settings["spec"]["components"]["pilot"]["k8s"] == {
@@ -175,7 +175,7 @@ INVALID: dict[str, tuple[dict[str, Any], str]] = {
     "a version": ({"compatibilityVersion": "1.3"}, "unknown compatibility version 1.3"),
     "a gateway instead of a list": (
         {"components": {"ingressGateways": {"enabled": False}}},
-        "expected a list, got a mapping: write components.ingressGateways[0].enabled",
+        "expected a list, got a mapping: write a list: - enabled: false",
     ),
     "a field that is not indented": (
         {"components": {"enabled": True}},
@@ -243,11 +243,11 @@ def test_low_ports_need_root() -> None:
 
 
 def test_force_ignores_errors_except_quoted_booleans() -> None:
-    settings = user_settings((), ["revision=a_b"])
+    settings = user_settings((), ["revision=a_b"]).plain
     assert render_installation(settings, print, force=True).components
     with pytest.raises(SettingsError):
         render_installation(
-            user_settings([("f", "spec: {components: {base: {enabled: 'true'}}}")], ()), print, force=True
+            user_settings([("f", "spec: {components: {base: {enabled: 'true'}}}")], ()).plain, print, force=True
         )
 
 

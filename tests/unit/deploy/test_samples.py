@@ -19,7 +19,7 @@ FOLDER = pathlib.Path(__file__).parents[3] / "samples" / "install"
 def render_sample(name: str) -> dict[str, Any]:
     warnings: list[str] = []
     text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
-    objects = render_installation(user_settings([(name, text)], ()), warnings.append).objects()
+    objects = render_installation(user_settings([(name, text)], ()).plain, warnings.append).objects()
     assert warnings == []
     return {
         "/".join(filter(None, (o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]))): o for o in objects

@@ -44,7 +44,7 @@ def test_values_of_an_istio_operator_are_valid(profile: str) -> None:
         "meshConfig.accessLogFile=/dev/stdout",
         "values.global.proxy.resources.requests.cpu=10m",
     ]
-    operator = resolve_operator(user_settings((), [f"profile={profile}", *more]), print, None, False)
+    operator = resolve_operator(user_settings((), [f"profile={profile}", *more]).plain, print, None, False)
     for component in enabled_components(operator):
         assert invalid_values(component.component.chart, chart_values(operator, component)) == []
 
@@ -88,5 +88,5 @@ def test_invalid_values_of_an_istio_operator() -> None:
         ),
     ):
         with pytest.raises(SettingsError) as raised:
-            render_installation(user_settings((), [assignment]), print)
+            render_installation(user_settings((), [assignment]).plain, print)
         assert str(raised.value) == message

@@ -95,7 +95,7 @@ def _run(
 
     async def work(objects: ObjectClient, trial: ObjectClient) -> InstallOutcome:
         with progress_reporter() as report:
-            return await Installer(objects, waits, report, package_folder(settings)).install(plan)
+            return await Installer(objects, waits, report, package_folder(settings.plain)).install(plan)
 
     outcome = cluster.run(work, dry_run)
     if dry_run and not outcome.failures:

@@ -13,7 +13,7 @@ import click
 from deploy.images import local_image_remarks
 from deploy.operator.components import COMPONENTS
 from deploy.operator.errors import SettingsError
-from deploy.operator.inputs import profile_names, user_settings
+from deploy.operator.inputs import UserSettings, profile_names, user_settings
 from deploy.operator.manifest import Installation, manifest_text, render_installation, resolve_operator
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, with_cluster
@@ -64,7 +64,7 @@ def operator_options(function: Function) -> Function:
     return function
 
 
-def read_settings(files: tuple[str, ...], assignments: tuple[str, ...], package: str, revision: str) -> dict[str, Any]:
+def read_settings(files: tuple[str, ...], assignments: tuple[str, ...], package: str, revision: str) -> UserSettings:
     """Return the IstioOperator that files and flags describe. Raise CommandError if a file or flag is invalid."""
     more = [f"installPackagePath={package}"] if package else []
     more += [f"revision={revision}"] if revision and revision != "default" else []
@@ -87,29 +87,33 @@ def _text(name: str, is_last: bool) -> str:
         ) from error
 
 
-def read_installation(settings: dict[str, Any], force: bool, platform: str = "") -> Installation:
+def read_installation(settings: UserSettings, force: bool, platform: str = "") -> Installation:
     """Render an installation. Print warnings about settings that have no effect.
 
     Raise CommandError if the settings are invalid.
     """
     try:
         return render_installation(
-            settings, lambda text: click.echo(f"! {text}", err=True), force=force, platform=platform
+            settings.plain,
+            lambda text: click.echo(f"! {text}", err=True),
+            force=force,
+            platform=platform,
+            origin=settings.origin,
         )
     except SettingsError as error:
         raise CommandError(str(error)) from error
 
 
-def check_settings(settings: dict[str, Any], force: bool) -> None:
+def check_settings(settings: UserSettings, force: bool) -> None:
     """Raise CommandError if the settings of an installation are invalid."""
     try:
-        resolve_operator(settings, lambda _: None, None, force)
+        resolve_operator(settings.plain, lambda _: None, None, force, origin=settings.origin)
     except SettingsError as error:
         raise CommandError(str(error)) from error
 
 
 def read_cluster_installation(
-    cluster: Cluster, settings: dict[str, Any], force: bool, dry_run: bool = False
+    cluster: Cluster, settings: UserSettings, force: bool, dry_run: bool = False
 ) -> Installation:
     """Render an installation with the defaults of the cluster's platform. Settings are checked before connecting."""
     check_settings(settings, force)

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from deploy.operator.errors import SettingsError
+from deploy.operator.inputs import UserSettings
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, with_cluster
 from pilot.cli.ctl.commands.install import planned_changes
@@ -168,7 +169,7 @@ def _variable(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _plan(cluster: Cluster, settings: dict[str, Any]) -> InstallPlan:
+def _plan(cluster: Cluster, settings: UserSettings) -> InstallPlan:
     """Return the plan of the installation that settings describe."""
     installation = read_cluster_installation(cluster, settings, force=False, dry_run=True)
     try:

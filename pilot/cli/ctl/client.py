@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from pilot.cli.ctl.connected import describe_missing_proxy, list_proxies, proxy_names
+from pilot.cli.ctl.connected_proxies import describe_missing_proxy, list_proxies, proxy_names
 from pilot.cli.http_request import AddressError, HttpResponse, UnreachableError, parse_address, send
 from pilot.lib.build_info import VERSION_HEADER
 from pilot.lib.text import join_lines

@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import click
 
 from pilot.cli.ctl.client import AmbiguousProxyError, CommandError, PageClient, UnknownProxyError
-from pilot.cli.ctl.connected import describe_missing_namespace, describe_missing_proxy
+from pilot.cli.ctl.connected_proxies import describe_missing_namespace, describe_missing_proxy
 
 Result = TypeVar("Result")
 GRACE = 1.0

@@ -17,7 +17,7 @@ _OF_PROXY = "http-envoy-prom"
 """The name of the port that injection adds."""
 
 
-class ContainerPort(NamedTuple):
+class DeclaredPort(NamedTuple):
     """A port that a container declares. `name` is "" if it has none."""
 
     number: int
@@ -32,7 +32,7 @@ class PortsOfPod(NamedTuple):
     """The labels of a Pod, and the ports that its containers declare."""
 
     labels: frozenset[tuple[str, str]]
-    ports: tuple[ContainerPort, ...]
+    ports: tuple[DeclaredPort, ...]
 
 
 @derived
@@ -43,7 +43,7 @@ def _ports_of(db: Mesh, key: RegistryKey, _: str) -> PortsOfPod | None:
 
 def _build(labels: Iterable[tuple[str, str]], pod: Pod) -> PortsOfPod:
     ports = (port for container in running_containers(pod) for port in container.ports if port.name != _OF_PROXY)
-    declared = dict.fromkeys(ContainerPort(port.container_port, port.name, port.protocol) for port in ports)
+    declared = dict.fromkeys(DeclaredPort(port.container_port, port.name, port.protocol) for port in ports)
     return PortsOfPod(frozenset(labels), tuple(declared))
 
 

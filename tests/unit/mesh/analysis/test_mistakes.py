@@ -174,7 +174,7 @@ def test_a_destination_with_the_target_port_of_a_service_names_its_ports() -> No
 def test_a_policy_with_the_port_of_a_service_names_the_port_of_the_workload() -> None:
     rules = "[{to: [{operation: {ports: ['80']}}]}]"
     text = (
-        "'80' matches no request: ports are those of the workload, and 80 is a port of its Service; write 8080"
+        "'80' matches no request, because ports are those of the workload, and 80 is a port of its Service; write 8080"
     )
     path = "spec.rules[0].to[0].operation.ports[0]"
     assert findings(CART, CART_V1, policy("{app: cart}", rules)) == [f"warning never-matches: {path}: {text}"]

@@ -366,8 +366,9 @@ def _unknown_field(descriptor: Any, place: Place, has_suggestion: bool) -> Viola
     """Return the error of an unknown field, with the names of similar fields in the notation of its own name."""
     name = str(place[-1])
     names = descriptor.fields_by_name if name == name.lower() else descriptor.fields_by_camelcase_name
-    suggestion = did_you_mean(name, names) if has_suggestion else ""
-    return Violation("unknown-field", place, f"{descriptor.full_name} has no field {name}{suggestion}")
+    suggestion = did_you_mean(name, names).removeprefix("; ") if has_suggestion else ""
+    hint = f" ({suggestion})" if suggestion else ""  # what becomes of the message may follow
+    return Violation("unknown-field", place, f"{descriptor.full_name} has no field {name}{hint}")
 
 
 def _slot(field: FieldDescriptor) -> str:

@@ -129,11 +129,11 @@ BUFFER_FIELDS = f"'@type': x/{BUFFER}, max_request_bytes: 7"
         ("nobody: 1", "nobody: envoy.config.cluster.v3.Cluster has no field nobody"),
         (
             "conect_timeout: 1s",
-            "conect_timeout: envoy.config.cluster.v3.Cluster has no field conect_timeout; did you mean connect_timeout?",
+            "conect_timeout: envoy.config.cluster.v3.Cluster has no field conect_timeout (did you mean connect_timeout?)",
         ),
         (
             "conectTimeout: 1s",
-            "conectTimeout: envoy.config.cluster.v3.Cluster has no field conectTimeout; did you mean connectTimeout?",
+            "conectTimeout: envoy.config.cluster.v3.Cluster has no field conectTimeout (did you mean connectTimeout?)",
         ),
         ("eds_cluster_config: []", "eds_cluster_config: expected a mapping for EdsClusterConfig, got a list"),
         ("eds_cluster_config: text", "eds_cluster_config: expected a mapping for EdsClusterConfig, got a string"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import yaml
+
 from pilot.config.mesh.mesh_config import MeshConfig
-from pilot.ingest.analysis import analyze, read_objects
+from pilot.ingest.analysis import add_surroundings, analyze, read_objects
 from pilot.mesh.analysis.listed import CHECKS
 from pilot.settings.parse import load
 
@@ -124,6 +126,13 @@ metadata: {name: night, namespace: shop}
 spec: {jobTemplate: {spec: {template: {metadata: {labels: {app: night}}, spec: {containers: []}}}}}
 """
     assert findings(CART_V1, job, policy("{app: night}")) == []
+
+
+def test_a_template_in_the_cluster_counts_as_a_workload() -> None:
+    objects = read_objects({"file.yaml": f"{CART}\n---\n{CART_RULE}\n---\n{policy('{app: crat}')}".encode()})
+    add_surroundings(objects, [yaml.safe_load(CART_V1)])
+    problems = analyze(objects, MeshConfig(), load([], {}).settings.mesh, CHECKS)
+    assert [p.code for p in problems] == ["selector-without-workloads"]
 
 
 # -- names of ports

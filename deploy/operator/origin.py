@@ -13,7 +13,7 @@ _PART = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 
 class Origin(NamedTuple):
-    """Where settings come from: files, each with its name and document, and assignments to paths below `spec`.
+    """The sources of settings: files, each with its name and document, and assignments to paths below `spec`.
 
     Later files override earlier ones, and assignments override files.
     """

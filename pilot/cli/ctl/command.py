@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import os
+import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,6 +23,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 _EXTRA = "Got unexpected extra argument"
 """Beginning of click's error for arguments that a command does not take."""
+_NOT_A_CHOICE = re.compile(r"'([^']*)' is not one of ")
 _WORDS = "pilotctl.words"
 """Key of the arguments of pilotctl before --."""
 _SELECTION = ("address", "istionamespace", "revision", "kubeconfig", "context")
@@ -134,6 +137,15 @@ class LazyGroup(AliasGroup):
             if not hint:
                 raise
             raise click.UsageError(f"No such option '{error.option_name}'; {hint}", error.ctx) from error
+        except click.MissingParameter as error:
+            hint = _file_hint(error)
+            if not hint:
+                raise
+            raise click.UsageError(f"{error.format_message().removesuffix('.')}; {hint}", error.ctx) from error
+        except click.BadParameter as error:
+            if error.param is not None and isinstance(error.param.type, click.Choice):
+                error.message = _with_suggestion(error.message, error.param.type.choices)
+            raise
         except click.UsageError as error:
             if not error.message.startswith(_EXTRA) or error.ctx is None:
                 raise
@@ -163,12 +175,29 @@ def _describe_options(ctx: click.Context | None, unknown: str) -> str:
     return f"options are {', '.join(sorted(names))}" if 0 < len(names) <= _MAX_OPTIONS else ""
 
 
+def _file_hint(error: click.MissingParameter) -> str:
+    """Return how to name a file with the option that is missing, or "" if none of the words is a file."""
+    words = error.ctx.meta[_WORDS] if error.ctx is not None else ()
+    path = next((word for word in words if os.path.isfile(word)), "")
+    is_for_files = isinstance(error.param, click.Option) and "--filename" in error.param.opts
+    return f"use -f {path}" if is_for_files and path else ""
+
+
+def _with_suggestion(message: str, choices: Iterable[str]) -> str:
+    """Return the error for a word that is none of some choices, with the most similar of them."""
+    match = _NOT_A_CHOICE.match(message)
+    suggestion = did_you_mean(match[1], map(str, choices)) if match is not None else ""
+    return f"{message.removesuffix('.')}{suggestion}" if suggestion else message
+
+
 def _describe_arguments(ctx: click.Context) -> str:
     """Return a line with the arguments of a command, and its option for a namespace."""
     parameters = ctx.command.params
     arguments = " ".join(one.make_metavar(ctx) for one in parameters if isinstance(one, click.Argument))
     namespace = "; -n NAMESPACE sets the namespace" if any("-n" in one.opts for one in parameters) else ""
-    return f"{ctx.command_path} takes {arguments or 'no arguments'}{namespace}"
+    has_settings = any("--set" in one.opts for one in parameters)
+    settings = "; --set PATH=VALUE sets a setting, such as profile=demo" if has_settings else ""
+    return f"{ctx.command_path} takes {arguments or 'no arguments'}{namespace}{settings}"
 
 
 def with_client(function: Function) -> Function:

@@ -1061,6 +1061,27 @@ MISTAKES = [
         "spec.meshConfig.accessLogfile: unknown field; did you mean accessLogFile?",
     ),
     (
+        "pilotctl proxy-config endpoints web.shop --address http://127.0.0.1:15014",
+        2,
+        "Invalid value for '--address': 'http://127.0.0.1:15014': expected an address of endpoints without a port; pilotctl --address URL selects a control plane",
+    ),
+    (
+        "pilotctl proxy-status -o yml",
+        2,
+        "Invalid value for '-o' / '--output': 'yml' is not one of 'table', 'json', 'yaml'; did you mean yaml?",
+    ),
+    ("pilotctl kube-inject pod.yaml", 2, "Missing option '-f' / '--filename'; use -f pod.yaml"),
+    (
+        "pilotctl install demo",
+        2,
+        "Got unexpected extra argument (demo); pilotctl install takes no arguments; --set PATH=VALUE sets a setting, such as profile=demo",
+    ),
+    (
+        "pilotctl manifest apply --set profile=demo",
+        2,
+        "No such command 'apply'; use pilotctl install --set profile=demo",
+    ),
+    (
         "pilot-operator serve",
         1,
         "unknown command 'serve' for pilot-operator; did you mean server? pilot-operator --help lists the commands",

@@ -126,7 +126,10 @@ def warn_of_local_images(objects: Iterable[dict[str, Any]]) -> None:
         click.echo(f"! {remark}", err=True)
 
 
-@click.group(cls=AliasGroup)
+_INSTALL = "use pilotctl install {arguments}"
+
+
+@click.group(cls=AliasGroup, hints={"apply": _INSTALL, "install": _INSTALL})
 def manifest() -> None:
     """Print and compare the objects of an installation."""
 

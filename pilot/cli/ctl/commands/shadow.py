@@ -113,15 +113,15 @@ def shadow(
     plane is derived and compared. Differences are grouped by cause. With -f or --set, dry runs at the API server show
     what an installation would change.
     """
-    operator = read_settings(files, assignments, "", "") if files or assignments else None
-    if operator is not None:
-        check_settings(operator, force=False)
+    installation_settings = read_settings(files, assignments, "", "") if files or assignments else None
+    if installation_settings is not None:
+        check_settings(installation_settings, force=False)
     environ = {**os.environ, **dict(_variable(text) for text in variables)}
     ctx = click.get_current_context()
     addresses = reference_addresses(ctx, cluster, references, _xds_port if as_proxies else monitoring_port)
     reviewer = webhook or reference_webhook(ctx, cluster, references, WEBHOOK_PORT)
     settings = load([f"--revision={revision}"] if revision else [], environ).settings
-    plan = _plan(cluster, operator) if operator is not None else None
+    plan = _plan(cluster, installation_settings) if installation_settings is not None else None
 
     async def compare(client: ObjectClient, _: ObjectClient) -> tuple[ShadowReport, list[PlannedChange] | None]:
         replicas = [] if as_proxies else [ReferencePages(address) for address in addresses]

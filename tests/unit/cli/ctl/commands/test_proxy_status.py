@@ -91,8 +91,8 @@ def test_a_namespace_that_does_not_exist_has_a_suggestion(run: Run, pages: dict[
     names = ("web-1.shop", "web-2.shop", *(f"a.n-{number}" for number in range(5)))
     pages["connections"] = {"totalClients": 7, "clients": [{"connectionId": f"{name}-1"} for name in names]}
     pages |= {"syncz": [], "problemz": [], "statusz": [], "history": {"changes": []}}
-    suggestion = "; did you mean shop?; namespaces with proxies: n-0, n-1, n-2, n-3, n-4 and 1 more.\n"
-    assert run(command, "-n", "shpo").endswith(suggestion)
+    remark = "; did you mean shop?; namespaces with proxies: n-0, n-1, n-2, n-3, n-4 and 1 more.\n"
+    assert run(command, "-n", "shpo").endswith(remark)
     assert "did you mean" not in run(command, "-n", "shop")
     assert "did you mean" not in run(command)
 

@@ -144,7 +144,8 @@ class LazyGroup(AliasGroup):
             raise click.UsageError(f"{error.format_message().removesuffix('.')}; {hint}", error.ctx) from error
         except click.BadParameter as error:
             if error.param is not None and isinstance(error.param.type, click.Choice):
-                error.message = _with_suggestion(error.message, error.param.type.choices)
+                text = _with_suggestion(error.message, error.param.type.choices)
+                raise click.BadParameter(text, error.ctx, error.param, error.param_hint) from error
             raise
         except click.UsageError as error:
             if not error.message.startswith(_EXTRA) or error.ctx is None:

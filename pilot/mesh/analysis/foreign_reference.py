@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from pilot.config.gateway_api.gateway import Gateway, ListenerSet
-from pilot.config.gateway_api.grpc_route import GRPCRoute
-from pilot.config.gateway_api.http_route import HTTPRoute, HTTPRouteFilter
+from pilot.config.gateway_api.grpc_route import GRPCRoute, GRPCRouteRule
+from pilot.config.gateway_api.http_route import HTTPRoute, HTTPRouteFilter, HTTPRouteRule
 from pilot.config.gateway_api.l4_route import TCPRoute, TLSRoute, UDPRoute
 from pilot.config.gateway_api.reference import BackendObjectReference, SecretObjectReference
 from pilot.config.group_kind import GroupKind
@@ -36,7 +36,8 @@ def check_references(db: Mesh, o: Object[Any]) -> Problems:
 
 def _references(spec: Any) -> Iterator[tuple[str, Reference]]:
     if isinstance(spec, HTTPRoute | GRPCRoute):
-        for r, rule in enumerate(spec.rules):
+        rules: tuple[HTTPRouteRule | GRPCRouteRule, ...] = spec.rules
+        for r, rule in enumerate(rules):
             yield from _mirrors(f"rules[{r}]", rule.filters)
             for b, ref in enumerate(rule.backend_refs):
                 yield f"rules[{r}].backendRefs[{b}]", ref

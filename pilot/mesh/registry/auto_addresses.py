@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import ipaddress
-import socket
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Set
 from typing import Any, cast
 
@@ -200,16 +199,12 @@ def _usable(addresses: tuple[str, ...], prefixes: tuple[str, ...], in_use: Set[s
     return tuple(address for address in firsts if address is not None)
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def _is_from(address: str, prefix: str) -> bool:
-    network = _network(prefix)
-    family, size = (socket.AF_INET6, 16) if ":" in address else (socket.AF_INET, 4)
-    if network.max_prefixlen != size * 8:
-        return False
     try:
-        number = int.from_bytes(socket.inet_pton(family, address), "big")
-    except (OSError, ValueError):
+        return ipaddress.ip_address(address) in _network(prefix)
+    except ValueError:
         return False
-    return number & int(network.netmask) == int(network.network_address)
 
 
 def _free(prefix: str, in_use: Set[str], reserved: Iterable[str]) -> Iterator[str | None]:

@@ -24,13 +24,15 @@ BASE = (
     ),
     make("Service", "gw-istio", f"{{selector: {{{NAME}: gw}}, ports: [{{name: http, port: 80}}]}}"),
     make("Service", "web", "{ports: [{name: http, port: 80}, {name: other, port: 81}]}"),
+    make("Service", "api", "{ports: [{name: http, port: 80}]}"),
+    make("Service", "late", "{ports: [{name: http, port: 80}]}"),
     pod("gw-0", "10.1.0.1", labels=f"{{{NAME}: gw}}"),
 )
 
 
-def route(number: int, path: str, port: int = 80) -> Plain:
+def route(number: int, path: str, port: int = 80, backend: str = "web") -> Plain:
     match = f"matches: [{{path: {{type: PathPrefix, value: {path}}}}}]"
-    rules = f"rules: [{{{match}, backendRefs: [{{name: web, port: {port}}}]}}]"
+    rules = f"rules: [{{{match}, backendRefs: [{{name: {backend}, port: {port}}}]}}]"
     spec = f"{{parentRefs: [{{name: gw}}], hostnames: [a.example.com], {rules}}}"
     return make("HTTPRoute", f"r{number:02}", spec, apiVersion=API)
 
@@ -53,6 +55,9 @@ def built() -> Any:
     [
         (route(7, "/edited"), 1),
         (route(COUNT, "/added"), 1),
+        (route(COUNT, "/added", backend="late"), 1),
+        (make("Service", "api", "{ports: [{name: http, port: 80}, {name: more, port: 81}]}"), 1),
+        (make("Service", "api", "{type: ExternalName, externalName: x.example.com, ports: [{port: 80}]}"), 1),
         (make("Service", "web", "{ports: [{name: grpc, port: 80}, {name: other, port: 81}]}"), 0),
         (
             make(
@@ -60,13 +65,15 @@ def built() -> Any:
                 "web",
                 "{host: web, trafficPolicy: {loadBalancer: {consistentHash: {useSourceIp: true}}}}",
             ),
-            COUNT,
+            COUNT - 1,  # one route has another backend
         ),
     ],
 )
 def test_edit_builds_the_routes_that_it_affects(built: mock.Mock, edit: Plain, count: int) -> None:
     world = World()
-    world.set(rows_of((*BASE, *(route(number, f"/p{number}") for number in range(COUNT)))))
+    backends = {3: "api"}
+    routes = (route(number, f"/p{number}", backend=backends.get(number, "web")) for number in range(COUNT))
+    world.set(rows_of((*BASE, *routes)))
     node_id = world.connect(ROUTER)
     routes_of(world, node_id)
     assert built.call_count == COUNT
@@ -84,7 +91,13 @@ def test_routes_after_random_edits_are_those_of_a_new_mesh() -> None:
     node_id = world.connect(ROUTER)
     for step in range(40):
         number = rng.randrange(COUNT + 3)
-        edits = (f"/s{step}", 80), (f"/p{number}", rng.choice((80, 81, 9))), ("/", 80), None
+        edits = (
+            (f"/s{step}", 80),
+            (f"/t{step}", 80, rng.choice(("api", "late"))),
+            (f"/p{number}", rng.choice((80, 81, 9))),
+            ("/", 80),
+            None,
+        )
         edit = route(number, *chosen) if (chosen := rng.choice(edits)) is not None else None
         key = f"r{number}"
         before = objects.pop(key, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Generic, TypeVar
 
@@ -41,6 +42,11 @@ class ByRule(Generic[T]):
         self._rules = rules
         return self._computed
 
+    def forget(self, is_outdated: Callable[[HTTPRoute], bool]) -> None:
+        """Forget what has been computed from some rules."""
+        rules_computed = zip(self._rules, self._computed, strict=True)
+        self._computed = [None if value is None or is_outdated(rule) else value for rule, value in rules_computed]
+
 
 class RuleTraits(msgspec.Struct, frozen=True, cache_hash=True):
     """The traits of a rule.
@@ -66,9 +72,22 @@ def build_rule_traits(rule: HTTPRoute) -> RuleTraits:
         source_namespace=any(match.source_namespace for match in rule.match),
         source_labels=frozenset(chain.from_iterable(match.source_labels for match in rule.match)),
         has_claims=any(is_claim(name) for m in rule.match for name in (*m.headers, *m.without_headers)),
-        destinations=tuple(to.destination for to in rule.route if to.destination is not None),
-        mirrors=tuple(to for to in (rule.mirror, *(mirror.destination for mirror in rule.mirrors)) if to),
+        destinations=_destinations_of(rule),
+        mirrors=_mirrors_of(rule),
     )
+
+
+def _destinations_of(rule: HTTPRoute) -> tuple[Destination, ...]:
+    return tuple(to.destination for to in rule.route if to.destination is not None)
+
+
+def _mirrors_of(rule: HTTPRoute) -> tuple[Destination, ...]:
+    return tuple(to for to in (rule.mirror, *(mirror.destination for mirror in rule.mirrors)) if to)
+
+
+def hosts_of(rule: HTTPRoute) -> Iterator[str]:
+    """Return the hosts of the destinations of a rule, including mirrors."""
+    return (to.host for to in (*_destinations_of(rule), *_mirrors_of(rule)))
 
 
 def _is_conditional(match: HTTPMatchRequest) -> bool:

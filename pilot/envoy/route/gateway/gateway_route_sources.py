@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from pilot.config.networking.destination_rule import ConsistentHashLB, destination_hash
 from pilot.config.networking.virtual_service import HTTPRoute, VirtualService
-from pilot.config.object import Object
-from pilot.derive import derived, derived_in_steps
+from pilot.config.object import Object, ObjectKey
+from pilot.derive import derived, derived_in_steps, updated
 from pilot.envoy.resource import length_delimited
 from pilot.envoy.route.gateway.gateway_host_plan import RouteSourceKey
 from pilot.envoy.route.route_context import RouteContext, default_retry_policy
@@ -31,7 +31,7 @@ from pilot.mesh.registry.service_lookup import destination_ref, visible_service
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.destination_rules import destination_rule
 from pilot.mesh.traffic.route_limits import has_routes_at
-from pilot.mesh.traffic.rule_traits import MANY_RULES, ByRule
+from pilot.mesh.traffic.rule_traits import MANY_RULES, ByRule, hosts_of
 from pilot.mesh.traffic.virtual_services import virtual_service
 
 _ROUTES = route_components_pb2.VirtualHost.ROUTES_FIELD_NUMBER
@@ -74,8 +74,9 @@ class _BuiltRule(NamedTuple):
 class RuleRoutes:
     """The routes of the rules of a VirtualService, as far as they have been built.
 
-    Besides the rule, routes depend only on the VirtualService without its rules (`header`) and on the context. As long
-    as both are equal, they are not built again. Routes do not affect equality.
+    Besides the rule, routes depend only on the VirtualService without its rules (`header`) and on the context, of which
+    only the properties of the rule's own destinations affect them. As long as these are equal, they are not built
+    again. Routes do not affect equality.
     """
 
     __slots__ = ("_by_rule", "_context", "_header")
@@ -88,6 +89,14 @@ class RuleRoutes:
         return isinstance(other, RuleRoutes) and (self._header, self._context) == (other._header, other._context)
 
     __hash__ = None  # type: ignore[assignment]
+
+    def take_over(self, previous: RuleRoutes) -> None:
+        """Keep the routes of the previous value that are not affected by what has changed since."""
+        if (self._header, _without_hosts(self._context)) == (previous._header, _without_hosts(previous._context)):
+            changed = _changed_hosts(previous._context, self._context)
+            self._by_rule = previous._by_rule
+            if changed:
+                self._by_rule.forget(lambda rule: not changed.isdisjoint(hosts_of(rule)))
 
     def routes(self, rules: tuple[HTTPRoute, ...]) -> Generator[None, None, SourceRoutes]:
         """Return the routes of rules, up to the first rule that matches every request. They are built in steps."""
@@ -118,10 +127,36 @@ class RuleRoutes:
 _SPECIFIC, _IS_LAST = itemgetter(0), itemgetter(2)
 
 
-def _rule_routes(db: Mesh, source: RouteSourceKey, router: RouterContextKey) -> RuleRoutes | None:
+def _without_hosts(context: RouteContext) -> RouteContext:
+    return replace(context, destinations={}, consistent_hashes={})
+
+
+def _changed_hosts(before: RouteContext, after: RouteContext) -> set[str]:
+    """Return the hosts of destinations whose properties differ in two contexts."""
+    pairs = (before, after), (after, before)
+    hosts = {host for a, b in pairs for host, to in a.destinations.items() if b.destinations.get(host) != to}
+    hashes = {key for a, b in pairs for key, to in a.consistent_hashes.items() if b.consistent_hashes.get(key) != to}
+    return hosts.union(key.host for key in hashes)
+
+
+def _without_rules(row: Object[VirtualService]) -> Object[VirtualService]:
+    """Return what all rules of a VirtualService have in common."""
+    origin = replace(row.origin, parents=()) if row.origin is not None else None
+    return Object(row.kind, row.namespace, row.name, VirtualService(), origin=origin)
+
+
+@derived
+def _header(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
+    row = virtual_service(db, key)
+    return _without_rules(row) if row is not None else None
+
+
+def _rule_routes(
+    db: Mesh, header: Object[VirtualService] | None, source: RouteSourceKey, router: RouterContextKey
+) -> RuleRoutes | None:
     """Return the routes of a source by rule. Not memoised."""
-    row, dependencies = virtual_service(db, source.virtual_service), route_dependencies(db, source.virtual_service)
-    if row is None or dependencies is None:
+    dependencies = route_dependencies(db, source.virtual_service)
+    if header is None or dependencies is None:
         return None
     owner, viewer = source.virtual_service.namespace, router.scope.namespace
     context = RouteContext(
@@ -145,14 +180,18 @@ def _rule_routes(db: Mesh, source: RouteSourceKey, router: RouterContextKey) -> 
         alt_svc=router.alt_svc,
         shadow_suffix=not db.settings.routes.no_shadow_suffix,
     )
-    origin = replace(row.origin, parents=()) if row.origin is not None else None
-    return RuleRoutes(Object(row.kind, row.namespace, row.name, VirtualService(), origin=origin), context)
+    return RuleRoutes(header, context)
 
 
-@derived
-def _memoised_rule_routes(db: Mesh, source: RouteSourceKey, router: RouterContextKey) -> RuleRoutes | None:
+@updated
+def _memoised_rule_routes(
+    db: Mesh, previous: RuleRoutes | None, source: RouteSourceKey, router: RouterContextKey
+) -> RuleRoutes | None:
     """Return the routes of a source by rule."""
-    return _rule_routes(db, source, router)
+    by_rule = _rule_routes(db, _header(db, source.virtual_service), source, router)
+    if by_rule is not None and previous is not None:
+        by_rule.take_over(previous)
+    return by_rule
 
 
 @derived_in_steps
@@ -161,7 +200,11 @@ def source_routes(db: Mesh, source: RouteSourceKey, router: RouterContextKey) ->
     row, ports = virtual_service(db, source.virtual_service), gateway_ports(db, source.gateway)
     if row is None:
         return SourceRoutes()
-    by_rule = (_memoised_rule_routes if len(row.spec.http) > MANY_RULES else _rule_routes)(db, source, router)
+    by_rule = (
+        _memoised_rule_routes(db, source, router)
+        if len(row.spec.http) > MANY_RULES
+        else _rule_routes(db, _without_rules(row), source, router)
+    )
     if by_rule is None:
         return SourceRoutes()
     if source.port in ports and not has_routes_at(row.spec, ports.index(source.port)):

@@ -8,8 +8,10 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from google.protobuf import any_pb2, json_format
 
 from pilot.envoy.route import virtual_service_routes
+from pilot.lib.xds_types import ROUTE
 from testing.mesh.objects import Plain, make, pod
 from testing.mesh.world import World, proxy, rows_of
 
@@ -81,6 +83,26 @@ def test_edit_builds_the_routes_that_it_affects(built: mock.Mock, edit: Plain, c
     world.set(rows_of((edit,)))
     routes_of(world, node_id)
     assert built.call_count == count
+
+
+def test_routes_of_several_namespaces_are_merged_by_how_specific_they_are() -> None:
+    listener = "{name: x, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}"
+    gateway = make("Gateway", "gw", f"{{gatewayClassName: istio, listeners: [{listener}]}}", apiVersion=API)
+    spec = (
+        "{{parentRefs: [{{name: gw, namespace: a}}], hostnames: [a.example.com], "
+        "rules: [{{matches: [{{path: {{type: PathPrefix, value: /{0}}}}}], backendRefs: [{{name: web, port: 80}}]}}]}}"
+    )
+    lengths = random.Random(7).sample(range(1, COUNT + 1), COUNT)
+    routes = [
+        make("HTTPRoute", f"r{n:02}", spec.format("x" * length), "abc"[n % 3], apiVersion=API)
+        for n, length in enumerate(lengths)
+    ]
+    world = World()
+    world.set(rows_of((*BASE, gateway, *routes)))
+    (packed,) = routes_of(world, world.connect(ROUTER))[ROUTE].values()
+    hosts = json_format.MessageToDict(any_pb2.Any.FromString(packed))["virtualHosts"]
+    paths = [route["match"]["pathSeparatedPrefix"] for host in hosts for route in host["routes"]]
+    assert paths == [f"/{'x' * length}" for length in range(COUNT, 0, -1)]
 
 
 def test_routes_after_random_edits_are_those_of_a_new_mesh() -> None:

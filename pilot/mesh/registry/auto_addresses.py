@@ -199,12 +199,17 @@ def _usable(addresses: tuple[str, ...], prefixes: tuple[str, ...], in_use: Set[s
     return tuple(address for address in firsts if address is not None)
 
 
-@functools.lru_cache(maxsize=1 << 16)
-def _is_from(address: str, prefix: str) -> bool:
+@functools.lru_cache(maxsize=1 << 17)
+def _parse(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(address) in _network(prefix)
+        return ipaddress.ip_address(address)
     except ValueError:
-        return False
+        return None
+
+
+def _is_from(address: str, prefix: str) -> bool:
+    parsed = _parse(address)
+    return parsed is not None and parsed in _network(prefix)
 
 
 def _free(prefix: str, in_use: Set[str], reserved: Iterable[str]) -> Iterator[str | None]:

@@ -174,55 +174,65 @@ def _rule_count(db: Mesh, route: RouteKey, mesh: bool) -> int:
 
 
 @hub
-def _parts_in(db: Mesh, bucket: int) -> Mapping[ObjectKey, tuple[RoutePart, ...]] | None:
-    """Return the parts of the routes in a bucket, keyed by VirtualService, or None if there are none."""
+def _parts_in(db: Mesh, bucket: int) -> Mapping[str, tuple[RoutePart, ...]] | None:
+    """Return the sorted parts of the routes in a bucket, keyed by `RoutePart.merge`, or None if there are none."""
     by_merge_key: dict[str, list[RoutePart]] = {}
     excess = excess_parts(db)
     for route, parts in _parts(db, bucket).items():
         for part in parts if route not in excess else ():
             by_merge_key.setdefault(part.merge, []).append(part)
-    ordered = ((merge, tuple(sorted(parts))) for merge, parts in by_merge_key.items())
-    return {ObjectKey(parts[0].route.namespace, merged_service(merge)): parts for merge, parts in ordered} or None
+    return {merge: tuple(sorted(parts)) for merge, parts in by_merge_key.items()} or None
 
 
-_parts_by_bucket: Gather[int, [], Mapping[ObjectKey, tuple[RoutePart, ...]]] = Gather(
+_parts_by_bucket: Gather[int, [], Mapping[str, tuple[RoutePart, ...]]] = Gather(
     "parts_by_service", http_route_buckets, _parts_in
 )
 
 
+class _PartsOfService(NamedTuple):
+    """The parts of a VirtualService: their merge key, and the buckets of their routes."""
+
+    merge: str
+    buckets: tuple[int, ...]
+
+
 @hub
-def _buckets_by_service(db: Mesh) -> Mapping[ObjectKey, tuple[int, ...]]:
-    """Return the buckets of the routes of each VirtualService."""
-    buckets: dict[ObjectKey, list[int]] = {}
+def _parts_by_service(db: Mesh) -> Mapping[ObjectKey, _PartsOfService]:
+    """Return the parts of each VirtualService. It is in the namespace of the first of them."""
+    buckets: dict[str, list[int]] = {}
+    first: dict[str, RoutePart] = {}
     for bucket, parts in _parts_by_bucket(db).items():
-        for key in parts:
-            buckets.setdefault(key, []).append(bucket)
-    return {key: tuple(numbers) for key, numbers in buckets.items()}
+        for merge, (one, *_) in parts.items():
+            buckets.setdefault(merge, []).append(bucket)
+            first[merge] = min(first.get(merge, one), one)
+    return {
+        ObjectKey(first[merge].route.namespace, merged_service(merge)): _PartsOfService(merge, tuple(numbers))
+        for merge, numbers in buckets.items()
+    }
 
 
 @derived
 def _merged_keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    return tuple(_buckets_by_service(db))
+    return tuple(_parts_by_service(db))
 
 
 @derived
-def _groups(db: Mesh) -> tuple[Mapping[ObjectKey, tuple[int, ...]], ...]:
-    """Return the buckets of the routes of each VirtualService in groups, so that a new VirtualService affects one of
-    them."""
-    groups: tuple[dict[ObjectKey, tuple[int, ...]], ...] = tuple({} for _ in range(GROUPS))
-    for key, buckets in _buckets_by_service(db).items():
-        groups[hash(key) % GROUPS][key] = buckets
+def _groups(db: Mesh) -> tuple[Mapping[ObjectKey, _PartsOfService], ...]:
+    """Return the parts of each VirtualService in groups, so that a new VirtualService affects one of them."""
+    groups: tuple[dict[ObjectKey, _PartsOfService], ...] = tuple({} for _ in range(GROUPS))
+    for key, parts in _parts_by_service(db).items():
+        groups[hash(key) % GROUPS][key] = parts
     return groups
 
 
 @hub
-def _group(db: Mesh, number: int) -> Mapping[ObjectKey, tuple[int, ...]]:
+def _group(db: Mesh, number: int) -> Mapping[ObjectKey, _PartsOfService]:
     return _groups(db)[number]
 
 
 @derived
-def _buckets_of(db: Mesh, key: ObjectKey) -> tuple[int, ...]:
-    return _group(db, hash(key) % GROUPS).get(key, ())
+def _parts_of(db: Mesh, key: ObjectKey) -> _PartsOfService:
+    return _group(db, hash(key) % GROUPS).get(key, _PartsOfService("", ()))
 
 
 # -- VirtualServices ---------------------------------------------------------------------------------------------------
@@ -253,9 +263,9 @@ def _part_rules(db: Mesh, part: RoutePart) -> _Rules:
 
 
 @derived
-def _rules_in(db: Mesh, bucket: int, key: ObjectKey) -> _Rules:
-    """Return the rules of a VirtualService that are from routes in a bucket."""
-    by_part = [_part_rules(db, part) for part in (_parts_in(db, bucket) or {}).get(key, ())]
+def _rules_in(db: Mesh, bucket: int, merge: str) -> _Rules:
+    """Return the rules of the parts with a merge key that are from routes in a bucket."""
+    by_part = [_part_rules(db, part) for part in (_parts_in(db, bucket) or {}).get(merge, ())]
     parents: dict[ObjectRef, _Parent] = {}
     for of_part in by_part:
         parents.setdefault(of_part.parents[0][1], of_part.parents[0])
@@ -278,7 +288,8 @@ class _MergedRules(NamedTuple):
 @updated
 def _merged_rules(db: Mesh, previous: _MergedRules | None, key: ObjectKey) -> _MergedRules:
     before = previous or _MergedRules({}, _Rules(), Mapped(), Mapped())
-    by_bucket = {bucket: _rules_in(db, bucket, key) for bucket in _buckets_of(db, key)}
+    merge, buckets = _parts_of(db, key)
+    by_bucket = {bucket: _rules_in(db, bucket, merge) for bucket in buckets}
     gone = [rules for bucket, rules in before.by_bucket.items() if by_bucket.get(bucket) is not rules]
     new = [rules for bucket, rules in by_bucket.items() if before.by_bucket.get(bucket) is not rules]
     merged = _Rules(

@@ -60,8 +60,9 @@ def find_broken(message: Any, partial: bool = False, touched: Any = None) -> Ite
     """Yield the violations in a message and in its nested messages, including messages packed in an Any.
 
     If `partial` is true, the message is a patch for another message. Absent fields are not violations then, except in
-    items of lists and maps. `touched` is a message of the same type. If it is given, only the fields that it sets are
-    checked.
+    items of lists and maps. `touched` is a message of the same type that was merged into this one. If it is given, only
+    the fields that it sets are checked. Of the messages in lists and maps, only those that it added are checked, which
+    are the last ones of each list.
     """
     return (violation for violation in find_broken_in_steps(message, partial, touched) if violation is not None)
 
@@ -138,11 +139,12 @@ def _descend(message: Any, field: FieldDescriptor, place: Place, partial: bool, 
     if _is_map(field):
         assert field.message_type is not None
         if field.message_type.fields_by_name["value"].message_type is not None:
-            for key in sorted(value, key=str):
+            for key in sorted(value if touched is None else getattr(touched, field.name), key=str):
                 yield from _enter(value[key], (*place, str(key)), partial=False)
     elif field.is_repeated:
-        for index, item in enumerate(value):
-            yield from _enter(item, (*place, index), partial=False)
+        first = max(0, len(value) - len(getattr(touched, field.name))) if touched is not None else 0
+        for index in range(first, len(value)):
+            yield from _enter(value[index], (*place, index), partial=False)
     else:
         yield from _enter(value, place, partial, getattr(touched, field.name) if touched is not None else None)
 

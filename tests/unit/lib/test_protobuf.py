@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from envoy.config.cluster.v3 import cluster_pb2
+from envoy.config.core.v3 import base_pb2
 from envoy.config.listener.v3 import listener_components_pb2
 from envoy.config.route.v3 import route_components_pb2
 from google.protobuf import json_format, wrappers_pb2
@@ -369,3 +370,13 @@ def test_only_touched_fields_are_checked() -> None:
     assert [shown(f.place) for f in find_broken(message, touched=read("cluster", "connect_timeout: 1s"))] == [
         "connect_timeout"
     ]
+
+
+def test_items_that_a_merge_added_are_checked_alone() -> None:
+    def options(*keys: str) -> Any:
+        headers = [base_pb2.HeaderValueOption(header=base_pb2.HeaderValue(key=key)) for key in keys]
+        return route_components_pb2.Route(response_headers_to_add=headers)
+
+    message = options("", "", "x")
+    assert [*find_broken(message, touched=options("x"))] == []
+    assert len([*find_broken(message, touched=options("", "x"))]) == 1

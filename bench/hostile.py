@@ -6,7 +6,7 @@
                                  [--ready 0.25] [--inject 1] [--update 1] [--growth 100]
 
 `search` calls the code behind the entrances in this process. For each kind of input, it looks for the shapes that take
-the most CPU time and memory for each byte, and for those whose cost grows faster than their size. It writes the worst
+the most CPU time, memory and uninterrupted time of the event loop for each byte, and for those whose cost grows faster than their size. It writes the worst
 ones at up to 1 MB to the folder, and prints them. 20,000 inputs of a kind take two to four minutes of CPU time, and all
 kinds about an hour. `--save` also replaces testing/hostile/worst.json, which the tests read.
 
@@ -47,7 +47,7 @@ from testing.hostile.plane import MEGABYTE, SILENT_PORTS, Attack, Measure, Plane
 from testing.hostile.product import Product, limit_memory
 from testing.hostile.search import LARGE, LARGEST_INPUT, MEDIUM, Cost, Ranked, Shape
 
-SIZES = (MEDIUM, LARGE, 128_000, 512_000, LARGEST_INPUT)
+SIZES = (MEDIUM, LARGE, 64_000, 128_000, 512_000, LARGEST_INPUT)
 KEPT = 5
 LARGEST_RISE = 0.2
 """Maximum rise of the 99th percentile of delivery."""
@@ -58,7 +58,7 @@ def search(options: argparse.Namespace) -> int:
     """Search the selected kinds, and write and print the worst inputs."""
     options.folder.mkdir(parents=True, exist_ok=True)
     limit_memory()
-    print(f"{'kind':26} {'entrance':10} {'bytes':>8} {'CPU s':>7} {'+MB':>7} {'growth':>6}", flush=True)
+    print(f"{'kind':26} {'entrance':10} {'bytes':>8} {'CPU s':>7} {'+MB':>7} {'step ms':>7} {'growth':>6}", flush=True)
     failed = False
     with tempfile.TemporaryDirectory() as work:
         product = Product(pathlib.Path(work))
@@ -78,9 +78,9 @@ def search(options: argparse.Namespace) -> int:
             path = options.folder / f"{name.replace(' ', '-')}.json"
             path.write_text(json.dumps({"worst": rows, "faults": faults}, indent=1))
             for row in rows[:KEPT]:
-                for entrance, (cpu, memory) in row["costs"].items():
+                for entrance, (cpu, memory, step) in row["costs"].items():
                     print(
-                        f"{name:26} {entrance:10} {row['size']:8} {cpu:7.2f} {memory / 2**20:7.1f} {row['exponent']:6.2f}"
+                        f"{name:26} {entrance:10} {row['size']:8} {cpu:7.2f} {memory / 2**20:7.1f} {step * 1000:7.1f} {row['exponent']:6.2f}"
                     )
             print("".join(f"{name:26} {fault}\n" for fault in faults[:KEPT]), end="")
             print(f"{name:26} {options.inputs} inputs, {time.process_time() - started:.0f} CPU seconds", flush=True)
@@ -95,7 +95,9 @@ def search_kind(product: Product, name: str, kind: Kind, options: argparse.Names
 
     def measure(shape: Shape, memory: bool) -> Cost:
         costs = [product.measure(entrance, shape.value, memory) for entrance in searched(kind)]
-        return Cost(sum(cost.cpu for cost in costs), max(cost.memory for cost in costs))
+        return Cost(
+            sum(cost.cpu for cost in costs), max(cost.memory for cost in costs), max(cost.step for cost in costs)
+        )
 
     climber = searching.HillClimber(random.Random())
     for current in searching.search(kind.build, measure, options.inputs, f"{options.seed} {name}"):

@@ -17,16 +17,19 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import grpc
+import msgspec
 
 from ca.service import CertificateService
 from pilot.bootstrap import ControlPlane
 from pilot.bootstrap.security.port_auth import authenticate_csr
 from pilot.config.catalogue import CATALOGUE
+from pilot.config.group_kind import GroupKind
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.mesh.proxy_config import ProxyConfig
-from pilot.ingest.decode import OWN, Decoded
+from pilot.ingest.decode import OWN, Decoded, decode_object, listed_objects
 from pilot.ingest.files.documents import SyntaxFault
 from pilot.ingest.files.file_decoder import FileDecoder
+from pilot.ingest.object_decoder import large_size
 from pilot.lib.logging.log import scope
 from pilot.settings.parse import load
 from pilot.xds.ads import EOF
@@ -61,10 +64,30 @@ class Fault(NamedTuple):
     text: str
 
 
-class Objects:
-    """A mesh with two proxies, into which objects are put and removed again."""
+class StepMeter:
+    """Measures the longest step of the event loop: the CPU seconds between two calls, which never interrupt."""
 
     def __init__(self) -> None:
+        self.longest, self._started = 0.0, time.thread_time()
+
+    def start(self) -> None:
+        self._started = time.thread_time()
+
+    def __call__(self) -> bool:
+        """Return that the computation need not be interrupted."""
+        now = time.thread_time()
+        self.longest, self._started = max(self.longest, now - self._started), now
+        return False
+
+
+class Objects:
+    """A mesh with two proxies, into which objects are put and removed again.
+
+    `meter` measures the steps in which objects are decoded, committed and derived.
+    """
+
+    def __init__(self, meter: StepMeter) -> None:
+        self._meter = meter
         self.world, self._files = World(), FileDecoder(OWN, CATALOGUE)
         self._proxies = [
             self.world.connect(proxy("sidecar", "web", "hostile", "10.0.0.1")),
@@ -75,7 +98,19 @@ class Objects:
     def put_file(self, text: str) -> None:
         with contextlib.suppress(SyntaxFault):
             for decoded in self._files.read("hostile.yaml", text.encode()):
-                self._apply(decoded)
+                with self.world.mesh.pausing(self._meter):
+                    self._apply(decoded)
+                self._meter.start()
+
+    def decode(self, plain: Any) -> None:
+        """Decode objects of an API server, which is one step for each object that no worker process decodes."""
+        for _, item in listed_objects(plain, ""):
+            raw = json.dumps(item).encode()
+            kind = CATALOGUE.find(GroupKind(item["apiVersion"].rpartition("/")[0], item["kind"]))
+            if kind is not None and len(raw) < large_size(kind):  # a worker process decodes larger objects
+                self._meter.start()
+                decode_object(kind, msgspec.json.decode(raw), OWN)
+                self._meter()
 
     def _apply(self, decoded: Decoded) -> None:
         for problem in decoded.problems:
@@ -86,6 +121,7 @@ class Objects:
         if not decoded.entries:
             return
         rows = {(entry.table, entry.key): entry.object for entry in decoded.entries}
+        self._meter.start()
         self.world.set(rows)
         self._read_all()
         problems_of(self.world)
@@ -166,10 +202,26 @@ class _Peer(asyncio.Transport):
         return 0
 
 
+class _MeasuredLoop(asyncio.SelectorEventLoop):
+    """An event loop that measures its callbacks."""
+
+    def __init__(self, meter: StepMeter) -> None:
+        super().__init__()
+        self._meter = meter
+
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.Handle:
+        def measured() -> None:
+            self._meter.start()
+            callback(*args)
+            self._meter()
+
+        return super().call_soon(measured, context=context)
+
+
 class Ports:
     """A control plane whose services are called without connections."""
 
-    def __init__(self, folder: pathlib.Path) -> None:
+    def __init__(self, meter: StepMeter, folder: pathlib.Path) -> None:
         (folder / "config").mkdir()
         injection = folder / "injection"
         injection.mkdir()
@@ -179,7 +231,7 @@ class Ports:
         words = [f"--{name}=127.0.0.1:0" for name in addresses]
         words += [f"--configDir={folder / 'config'}", f"--tokenKeys={write_keys(folder / 'keys.json')}"]
         words += [f"--injectionDir={injection}", "--ctrlz_port=0"]
-        self._loop = asyncio.new_event_loop()
+        self._loop = _MeasuredLoop(meter)
         asyncio.set_event_loop(self._loop)
         self._plane = ControlPlane(load(words, {"PILOT_MAX_REQUESTS_PER_SECOND": "100000"}).settings)
         self._task = self._loop.create_task(self._plane.run())
@@ -284,7 +336,7 @@ class Product:
     """The entrances by name. `measure` returns the cost of an input."""
 
     def __init__(self, folder: pathlib.Path) -> None:
-        self._folder = folder
+        self._folder, self._meter = folder, StepMeter()
         self._start()
         settings = InjectionSettings(decode_config(*config_texts()), MeshConfig())
 
@@ -302,6 +354,7 @@ class Product:
 
         self.entrances: dict[str, Callable[[Any], None]] = {
             "file": lambda value: self._objects.put_file(value if isinstance(value, str) else json.dumps(value)),
+            "apiserver": lambda value: self._objects.decode(value),
             "/validate": validate,
             "/inject": inject,
             "overlay": render,
@@ -316,7 +369,10 @@ class Product:
         scope("default").addHandler(self._log)
 
     def _start(self) -> None:
-        self._objects, self._ports = Objects(), Ports(pathlib.Path(tempfile.mkdtemp(dir=self._folder)))
+        self._objects, self._ports = (
+            Objects(self._meter),
+            Ports(self._meter, pathlib.Path(tempfile.mkdtemp(dir=self._folder))),
+        )
 
     def _restart(self) -> None:
         """Replace everything, because an interrupted input leaves tasks and values in any state."""
@@ -333,16 +389,17 @@ class Product:
         self._inputs += 1
         if self._inputs % 300 == 0:
             gc.collect()
+        self._meter.longest = 0.0
         started = time.process_time()
         self._run(entrance, process, value)
-        cpu = time.process_time() - started
+        cpu, step = time.process_time() - started, self._meter.longest
         if not memory or cpu > LONGEST / 6:
-            return Cost(cpu)
+            return Cost(cpu, 0, step)
         tracemalloc.start()
         self._run(entrance, process, value, 5 * LONGEST)  # which tracing may need
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        return Cost(cpu, peak)
+        return Cost(cpu, peak, step)
 
     def _run(self, entrance: str, process: Callable[[Any], None], value: Any, limit: float = LONGEST) -> None:
         try:

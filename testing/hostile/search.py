@@ -20,6 +20,8 @@ SMALL, MEDIUM, LARGE = 2_000, 8_000, 32_000
 """Sizes in bytes at which inputs are built."""
 MEMORY_PER_SECOND = 50 << 20
 """Number of bytes that are as bad as a second of CPU time."""
+STEP_SECONDS = 0.02
+"""CPU seconds of the event loop without interruption that are as bad as a second of CPU time."""
 RANKING = 1
 """Maximum ratio of the CPU time for large inputs to that for small ones."""
 Genes = dict[str, int]
@@ -30,11 +32,11 @@ Build = Callable[["Choices"], Any]
 class Choices:
     """Makes the choices of one input. Those that `genes` do not contain are random.
 
-    Counts are distributed logarithmically, so that single large ones and products of small ones occur.
+    `largest` is the maximum size of the input. Counts are distributed logarithmically, so that single large ones and products of small ones occur.
     """
 
     def __init__(self, rng: random.Random, genes: Mapping[str, int], largest: int = LARGEST_INPUT) -> None:
-        self._rng, self._given, self._largest = rng, genes, largest
+        self._rng, self._given, self.largest = rng, genes, largest
         self.genes: Genes = {}
         self.counts: set[str] = set()
 
@@ -43,7 +45,7 @@ class Choices:
         self.counts.add(name)
         value = self._given.get(name)
         if value is None:
-            value = int((min(largest, self._largest) + 2) ** self._rng.random()) - 1
+            value = int((min(largest, self.largest) + 2) ** self._rng.random()) - 1
         self.genes[name] = max(0, min(value, largest))
         return self.genes[name]
 
@@ -127,15 +129,16 @@ def enlarge(shape: Shape, build: Build, largest: int, grown: Sequence[str]) -> S
 
 
 class Cost(NamedTuple):
-    """CPU seconds and allocated bytes."""
+    """CPU seconds, allocated bytes, and the CPU seconds of the longest step of the event loop."""
 
     cpu: float
     memory: int = 0
+    step: float = 0.0
 
     @property
     def total(self) -> float:
         """Return the cost in seconds."""
-        return self.cpu + self.memory / MEMORY_PER_SECOND
+        return self.cpu + self.memory / MEMORY_PER_SECOND + self.step / STEP_SECONDS
 
 
 class Ranked(NamedTuple):

@@ -117,18 +117,18 @@ class _Tree:
         c, url = self._c, self._c.pick(self._gene("type"), EXTENSIONS)
         self._part += 1
         tag = {"@type": c.pick(self._gene("prefix"), (PREFIX, PREFIX, "", "a/" * 20)) + url}
-        found = find_type(url)
-        if found is None:
+        message_type = find_type(url)
+        if message_type is None:
             return {**tag, "value": self.json()}
         if url.endswith("TypedStruct"):
             inner = c.pick(self._gene("inner"), EXTENSIONS)
-            known, is_known = find_type(inner), c.pick(self._gene("known"), (True, True, False))
-            deeper = known is not None and is_known and self._part < self._longest
-            value = self.message(known.DESCRIPTOR) if known is not None and deeper else self.json()
+            inner_type, is_known = find_type(inner), c.pick(self._gene("known"), (True, True, False))
+            deeper = inner_type is not None and is_known and self._part < self._longest
+            value = self.message(inner_type.DESCRIPTOR) if inner_type is not None and deeper else self.json()
             return {**tag, "type_url": PREFIX + inner, "value": value}
         if url in _BY_VALUE or url.startswith("google.protobuf."):
             return {**tag, "value": self.json()}
-        return {**tag, **self.message(found.DESCRIPTOR)}
+        return {**tag, **self.message(message_type.DESCRIPTOR)}
 
     def json(self) -> Any:
         """Return JSON of any depth, whose leaf is a scalar or a large list or mapping of scalars."""

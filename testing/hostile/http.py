@@ -150,7 +150,7 @@ def queries(c: Choices) -> Requests:
         if form == "text":
             parameters.append(f"{name}={c.text(name, values, 60_000)}")
         elif form == "known":
-            known = (
+            values_of_pages = (
                 "VirtualService",
                 "gateway",
                 "80",
@@ -160,7 +160,7 @@ def queries(c: Choices) -> Requests:
                 "true",
                 "istio-system",
             )
-            parameters.append(f"{name}={c.pick(f'{name} value', known)}")
+            parameters.append(f"{name}={c.pick(f'{name} value', values_of_pages)}")
     parameters += [f"{c.pick('other', ('a', 'proxyID', 'pretty', ''))}=b"] * c.count("others", 20_000)
     name = c.pick(
         "header",

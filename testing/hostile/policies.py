@@ -183,9 +183,9 @@ def gateway_listeners(c: Choices) -> Plain:
     options = {
         f"o{n}": c.pick("option", ("a", "TLS_AES_128_GCM_SHA256,a,b" * 50)) for n in range(_some(c, "options", 5000))
     }
-    known = c.pick("known option", ("", "gateway.istio.io/tls-terminate-mode", "gateway.istio.io/tls-cipher-suites"))
-    if known:
-        options[known] = c.pick("mode", ("MUTUAL", "ISTIO_SIMPLE", "AES128-SHA," * 3000, "é"))
+    option = c.pick("known option", ("", "gateway.istio.io/tls-terminate-mode", "gateway.istio.io/tls-cipher-suites"))
+    if option:
+        options[option] = c.pick("mode", ("MUTUAL", "ISTIO_SIMPLE", "AES128-SHA," * 3000, "é"))
     certificates = _references(c, "certificates")
     tls = {
         "mode": c.pick("TLS mode", ("Terminate", "Passthrough", "X")),

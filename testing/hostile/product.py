@@ -209,7 +209,9 @@ class _MeasuredLoop(asyncio.SelectorEventLoop):
         super().__init__()
         self._meter = meter
 
-    def call_soon(self, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.Handle:
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> asyncio.Handle:
         def measured() -> None:
             self._meter.start()
             callback(*args)

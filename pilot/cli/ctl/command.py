@@ -143,10 +143,10 @@ class LazyGroup(AliasGroup):
                 raise
             raise click.UsageError(f"{error.format_message().removesuffix('.')}; {hint}", error.ctx) from error
         except click.BadParameter as error:
-            if error.param is not None and isinstance(error.param.type, click.Choice):
-                text = _with_suggestion(error.message, error.param.type.choices)
-                raise click.BadParameter(text, error.ctx, error.param, error.param_hint) from error
-            raise
+            if error.param is None or not isinstance(error.param.type, click.Choice):
+                raise
+            message = _with_suggestion(error.message, error.param.type.choices)
+            raise click.BadParameter(message, error.ctx, error.param, error.param_hint) from error
         except click.UsageError as error:
             if not error.message.startswith(_EXTRA) or error.ctx is None:
                 raise

@@ -59,11 +59,6 @@ WORKLOAD_ADDRESS = RequestText(
     lambda text: not text or is_ip(text),
     "the IP address of a workload; use --ztunnel URL for the admin address of a ztunnel",
 )
-_WITH_PORT = re.compile(r".*://.*|[^:]*:\d+|\[.*")
-ENDPOINT_ADDRESS = RequestText(
-    lambda text: not _WITH_PORT.fullmatch(text),
-    "an address of endpoints without a port; pilotctl --address URL selects a control plane",
-)
 _URL = re.compile(r"https?://[^\s/@?#]+(?:[/@?#][^\s]*)?")
 URL = RequestText(_URL.fullmatch, "a URL, such as https://203.0.113.9:6443")
 _PRINCIPAL = re.compile(rf"{_LABEL}/[^/\s]+|(?:spiffe://)?{_DOMAIN}/ns/{_LABEL}/sa/[^/\s]+|spiffe://{_DOMAIN}/[^\s]+")

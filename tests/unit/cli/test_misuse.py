@@ -1061,11 +1061,6 @@ MISTAKES = [
         "spec.meshConfig.accessLogfile: unknown field; did you mean accessLogFile?",
     ),
     (
-        "pilotctl proxy-config endpoints web.shop --address http://127.0.0.1:15014",
-        2,
-        "Invalid value for '--address': 'http://127.0.0.1:15014': expected an address of endpoints without a port; pilotctl --address URL selects a control plane",
-    ),
-    (
         "pilotctl proxy-status -o yml",
         2,
         "Invalid value for '-o' / '--output': 'yml' is not one of 'table', 'json', 'yaml'; did you mean yaml?",

@@ -19,7 +19,7 @@ from pilot.cli.ctl.envoy_admin import open_admin
 from pilot.cli.ctl.output import CommandResult, TextTable
 from pilot.cli.ctl.proxy import ProxyTarget, find_client, find_status, with_proxy
 from pilot.cli.ctl.replicas import Replicas
-from pilot.cli.ctl.request_texts import ANY_NAMESPACE, ENDPOINT_ADDRESS
+from pilot.cli.ctl.request_texts import ANY_NAMESPACE
 from pilot.cli.ctl.tables import clusters, endpoints, extensions, listeners, routes, secrets
 from pilot.cli.ctl.tables.filters import Filters
 from pilot.lib.suggestion import choices, did_you_mean
@@ -73,7 +73,6 @@ OPTIONS = {
     "address": click.option(
         "--address",
         "ip",
-        type=ENDPOINT_ADDRESS,
         default="",
         metavar="IP",
         help="only this IP address; `pilotctl --address URL` sets the address of the control plane",

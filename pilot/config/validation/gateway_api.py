@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pilot.config.base import json_name
 from pilot.config.gateway_api.gateway import Gateway, Listener, ListenerSet
 from pilot.config.gateway_api.grpc_route import GRPCRoute, GRPCRouteRule
-from pilot.config.gateway_api.http_route import HTTPBackendRef, HTTPRoute, HTTPRouteFilter, HTTPRouteRule
+from pilot.config.gateway_api.http_route import (
+    HTTPBackendRef,
+    HTTPHeader,
+    HTTPRoute,
+    HTTPRouteFilter,
+    HTTPRouteRule,
+    NameMatch,
+)
 from pilot.config.gateway_api.l4_route import L4RouteRule, TCPRoute, TLSRoute, UDPRoute
 from pilot.config.gateway_api.reference import (
     BackendObjectReference,
@@ -112,9 +119,18 @@ def _check_http_rule(rule: HTTPRouteRule) -> Problems:
         if path.type != "RegularExpression" and not path.value.startswith("/"):
             text = f"{path.value!r} matches no request, because paths begin with /; write /{path.value}"
             yield warning("never-matches", f"matches[{index}].path.value", text)
+        yield from below(f"matches[{index}]", _check_names("headers", match.headers, "a header"))
+        yield from below(f"matches[{index}]", _check_names("queryParams", match.query_params, "a query parameter"))
     yield from each("backendRefs", rule.backend_refs, _check_filtered_backend)
     yield from each("filters", rule.filters, _check_filter)
     yield from _check_replaced_prefixes(rule)
+
+
+def _check_names(path: str, named: Iterable[NameMatch | HTTPHeader], what: str) -> Problems:
+    """Yield an error for each match or header without a name, because Envoy rejects the routes of a whole port."""
+    for index, one in enumerate(named):
+        if not one.name:
+            yield error("missing-field", f"{path}[{index}].name", f"required: name {what}")
 
 
 def _check_replaced_prefixes(rule: HTTPRouteRule) -> Problems:
@@ -151,6 +167,7 @@ def _check_grpc_rule(rule: GRPCRouteRule) -> Problems:
                 text = f"{value!r} is not a {field} name, so it matches no request"
                 fix = f"; write service: {service}, method: {method}" if slash else f"; write {service}"
                 yield warning("never-matches", f"matches[{index}].method.{field}", text + fix)
+        yield from below(f"matches[{index}]", _check_names("headers", match.headers, "a header"))
     yield from each("backendRefs", rule.backend_refs, _check_filtered_backend)
     yield from each("filters", rule.filters, _check_grpc_filter)
 
@@ -177,6 +194,13 @@ def _check_filter(route_filter: HTTPRouteFilter) -> Problems:
     field = _FILTER_FIELDS.get(route_filter.type, "")
     if field and getattr(route_filter, field) is None:
         yield warning("no-effect", "type", f"the filter has no effect without its field {json_name(field)}")
+    for path, headers in (
+        ("requestHeaderModifier", route_filter.request_header_modifier),
+        ("responseHeaderModifier", route_filter.response_header_modifier),
+    ):
+        if headers is not None:
+            yield from _check_names(f"{path}.set", headers.set, "a header")
+            yield from _check_names(f"{path}.add", headers.add, "a header")
     if route_filter.request_mirror is not None:
         yield from below("requestMirror.backendRef", _check_reference(route_filter.request_mirror.backend_ref))
 

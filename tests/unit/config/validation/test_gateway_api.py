@@ -121,6 +121,27 @@ def test_protocol_is_suggested() -> None:
     assert problems_of("Gateway", spec) == [("warning spec.listeners[0].protocol", message)]
 
 
+HEADERS = "{type: RequestHeaderModifier, requestHeaderModifier: {set: [{value: x}]}}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "rule", "place"),
+    [
+        ("HTTPRoute", "{matches: [{headers: [{name: a, value: x}, {value: x}]}]}", "matches[0].headers[1].name"),
+        ("HTTPRoute", "{matches: [{queryParams: [{value: x}]}]}", "matches[0].queryParams[0].name"),
+        ("GRPCRoute", "{matches: [{headers: [{value: x}]}]}", "matches[0].headers[0].name"),
+        ("HTTPRoute", f"{{filters: [{HEADERS}]}}", "filters[0].requestHeaderModifier.set[0].name"),
+        (
+            "HTTPRoute",
+            f"{{backendRefs: [{{name: b, port: 80, filters: [{HEADERS}]}}]}}",
+            "backendRefs[0].filters[0].requestHeaderModifier.set[0].name",
+        ),
+    ],
+)
+def test_headers_and_query_parameters_need_names(kind: str, rule: str, place: str) -> None:
+    assert places(kind, f"{{rules: [{rule}]}}") == [f"error spec.rules[0].{place}"]
+
+
 @pytest.mark.parametrize("filter_type", ["URLRewrite", "RequestRedirect"])
 @pytest.mark.parametrize(
     ("matches", "is_valid"),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from deploy.chart.chart import installation_folder
 from deploy.operator.errors import SettingsError
-from deploy.operator.origin import Origin
+from deploy.operator.input_origin import InputOrigin
 from deploy.operator.schema import TYPES
 from deploy.operator.settings_tree import PathError, Plain, assign, deep_merge, value_at, with_value
 from pilot.ingest.files.documents import Document, SyntaxFault, read_documents
@@ -34,7 +34,7 @@ class UserSettings(NamedTuple):
     """An IstioOperator that files and assignments describe, and the origin of its fields."""
 
     plain: Plain
-    origin: Origin
+    origin: InputOrigin
 
 
 def read_operator(text: str, name: str) -> Plain:
@@ -91,7 +91,7 @@ def user_settings(files: Sequence[tuple[str, str]], assignments: Sequence[str]) 
         except PathError as error:
             raise SettingsError(str(error)) from error
     paths = tuple(assignment.partition("=")[0].strip() for assignment in assignments)
-    return UserSettings(settings, Origin(documents, paths))
+    return UserSettings(settings, InputOrigin(documents, paths))
 
 
 def _refuse_list(assignment: str) -> None:

@@ -10,9 +10,9 @@ from deploy.chart.chart import ChartError, installation_folder, read_chart
 from deploy.chart.render import render
 from deploy.operator.components import EnabledComponent, chart_values, enabled_components
 from deploy.operator.errors import SettingsError, describe_problems
+from deploy.operator.input_origin import InputOrigin
 from deploy.operator.inputs import merge_inputs, with_unvalidated_values
 from deploy.operator.k8s_settings import apply_k8s_settings
-from deploy.operator.origin import Origin
 from deploy.operator.overlays import apply_overlays
 from deploy.operator.settings_tree import Plain, value_at
 from deploy.operator.validate import validate_operator
@@ -60,7 +60,7 @@ def render_installation(
     folder: Traversable | None = None,
     force: bool = False,
     platform: str = "",
-    origin: Origin = Origin(),
+    origin: InputOrigin = InputOrigin(),
 ) -> Installation:
     """Return the installation for a user's IstioOperator.
 
@@ -87,7 +87,7 @@ def resolve_operator(
     folder: Traversable | None,
     force: bool,
     platform: str = "",
-    origin: Origin = Origin(),
+    origin: InputOrigin = InputOrigin(),
 ) -> Plain:
     """Return a user's IstioOperator merged with its profile, with all values for its charts. It is validated.
 
@@ -105,7 +105,7 @@ def package_folder(user: Plain) -> Traversable:
     return installation_folder(path if isinstance(path, str) else "")
 
 
-def _validate(operator: Plain, warn: Callable[[str], None], force: bool, origin: Origin) -> None:
+def _validate(operator: Plain, warn: Callable[[str], None], force: bool, origin: InputOrigin) -> None:
     problems = validate_operator(operator, origin)
     errors = [p for p in problems if p.severity is Severity.ERROR]
     switches = [p for p in errors if p.path.startswith("spec.components.") and p.path.endswith(".enabled")]

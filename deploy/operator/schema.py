@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from typing import Any
 
+from deploy.operator.input_origin import InputOrigin
 from deploy.operator.operator_fields import FIELDS
-from deploy.operator.origin import Origin
 from pilot.config.problem import Problem, error
 from webhook.pod.quantity import canonical
 from webhook.pod.schema import TYPES as POD_TYPES
@@ -49,7 +49,7 @@ _CUTOFF = 0.7
 """Minimum similarity of a suggested field."""
 
 
-def check(value: Any, name: str, origin: Origin, path: str = "") -> Iterator[Problem]:
+def check(value: Any, name: str, origin: InputOrigin, path: str = "") -> Iterator[Problem]:
     """Yield the problems of a value: wrong types and unknown fields. Null is equivalent to absence."""
     if name == "any" or value is None:
         return
@@ -66,7 +66,7 @@ def check(value: Any, name: str, origin: Origin, path: str = "") -> Iterator[Pro
             yield error("bad-quantity", path, f"{value!r} is not a quantity; write 500m (CPU) or 512Mi (memory)")
 
 
-def _check_fields(value: Any, kind: Type, origin: Origin, path: str) -> Iterator[Problem]:
+def _check_fields(value: Any, kind: Type, origin: InputOrigin, path: str) -> Iterator[Problem]:
     if not isinstance(value, dict):
         yield error("wrong-type", path, f"expected a mapping, got {_describe(value)}")
         return
@@ -104,7 +104,7 @@ def _values_path(key: str, value: Any) -> str:
     return ".".join(parts)
 
 
-def _hint(value: Any, field: SchemaField, origin: Origin, path: str) -> str:
+def _hint(value: Any, field: SchemaField, origin: InputOrigin, path: str) -> str:
     """Return how to write the first field of a mapping as a field of a list's first item.
 
     If it is not a field of items that have names, it is the name of one.
@@ -121,7 +121,7 @@ def _hint(value: Any, field: SchemaField, origin: Origin, path: str) -> str:
     return f": write a list: - {name}: {text}"
 
 
-def _check_field(value: Any, field: SchemaField, origin: Origin, path: str) -> Iterator[Problem]:
+def _check_field(value: Any, field: SchemaField, origin: InputOrigin, path: str) -> Iterator[Problem]:
     if value is None or not field.shape:
         yield from check(value, field.type, origin, path)
     elif not isinstance(value, list if field.shape == "[" else dict):

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from deploy.operator.input_origin import InputOrigin
 from deploy.operator.inputs import STANDARD_GATEWAYS, system_namespace
-from deploy.operator.origin import Origin
 from deploy.operator.schema import check
 from deploy.operator.settings_tree import Plain, value_at
 from pilot.config.problem import Problem, Severity, error, warning
@@ -30,7 +30,7 @@ _LOG_LEVELS = ("trace", "debug", "info", "warning", "warn", "error", "critical",
 _HUB = re.compile(r"[a-zA-Z0-9.-]+(:\d+)?(/[a-z0-9._-]+)*", re.ASCII)
 
 
-def validate_operator(operator: Plain, origin: Origin) -> list[Problem]:
+def validate_operator(operator: Plain, origin: InputOrigin) -> list[Problem]:
     """Return the problems of an IstioOperator, which are errors and warnings. Messages suit the origin of fields.
 
     If fields have wrong types, return only the problems with types.

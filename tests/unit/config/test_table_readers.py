@@ -25,6 +25,7 @@ READERS = {
     "allocated_addresses": "mesh/registry/auto_addresses.py",
     "authority_roots": "mesh/tables/trust.py",
     "clock": "mesh/tables/clock.py",
+    "pod_templates": "mesh/registry/pod_templates.py",
 }
 """Tables that do not belong to a kind, and the only module that may read each."""
 

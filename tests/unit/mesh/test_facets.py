@@ -24,6 +24,8 @@ NO_FACETS = {
     "NodeType",
     "ProxyPatchContext",
     "RoutePiece",
+    "RoutePart",
+    "PortsOfPod",
 }
 
 
@@ -38,8 +40,9 @@ def derivations() -> dict[str, Derived[..., object]]:
 
 
 def arguments(derivation: Derived[..., object]) -> set[str]:
-    """Return the product types in a derivation's parameter annotations."""
-    _, *rest = inspect.signature(derivation.compute).parameters.values()
+    """Return the product types in a derivation's parameter annotations. Its previous value is no argument."""
+    _, *parameters = inspect.signature(derivation.compute).parameters.values()
+    rest = [p for p in parameters if p.name != "previous"]
     names = {n.id for p in rest for n in ast.walk(ast.parse(str(p.annotation), mode="eval")) if isinstance(n, ast.Name)}
     return {
         name for name in names if name not in {"str", "int", "bool", "tuple", "frozenset", "None", "Labels", "Literal"}

@@ -12,7 +12,7 @@ from pilot.ingest.files.documents import Document
 _PART = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 
-class Origin(NamedTuple):
+class InputOrigin(NamedTuple):
     """The sources of settings: files, each with its name and document, and assignments to paths below `spec`.
 
     Later files override earlier ones, and assignments override files.

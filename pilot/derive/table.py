@@ -33,8 +33,8 @@ class Table(Generic[K, R]):
     def __init__(self, db: Database, name: str, **indexes: Index) -> None:
         self._db, self.name, self._indexes = db, name, indexes
         self._rows: dict[K, R] = {}
-        self._sorted: list[Any] = []  # the keys, except that `_moved` may have been added or removed since
-        self._moved: set[K] = set()
+        self._sorted: list[Any] = []  # the keys at the last read of all
+        self._moved: set[K] = set()  # keys that were added or removed since, unless there are more than `_FEW`
         self._buckets: dict[str, dict[Hashable, set[K]]] = {index: {} for index in indexes}
         self._row: Derived[Any, R | None] = _Input(self._read_row, hub=False)
         self._bucket: Derived[Any, tuple[K, ...]] = _Input(self._read_bucket, hub=True)
@@ -101,7 +101,8 @@ class Table(Generic[K, R]):
             self._rows[key] = row
         self._db.touch(self._row, (key,), todo)
         if old is None or row is None:
-            self._moved.add(key)
+            if len(self._moved) <= _FEW:
+                self._moved.add(key)
             self._db.touch(self._every, (), todo)
         for name, extract in self._indexes.items():
             before = set(extract(key, old)) if old is not None else set()

@@ -52,12 +52,12 @@ from pilot.xds.debug_requests import (
 )
 from pilot.xds.nack_recorder import NackLog, NoNackLog
 from pilot.xds.node import parse_node
-from pilot.xds.push.connection import Connection, do_nothing, event_fields
+from pilot.xds.push.connection import Connection, event_fields
 from pilot.xds.push.discovery import Discovery
 from pilot.xds.push.message_cache import random_uuid
 from pilot.xds.push.pusher import Pusher
 from pilot.xds.session.delta import DeltaSession
-from pilot.xds.session.session import Session
+from pilot.xds.session.session import Session, do_nothing
 from pilot.xds.session.sotw import SotwSession
 from pilot.xds.workload_registration import NoRegistration, RegistrationError, WorkloadRegistration
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import shlex
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, NoReturn
 
 from pilot.config.group_kind import parse_kind
 from pilot.config.object import ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef
-from pilot.debug.page import Later, Query, Refused, find_connection, requested_connection
+from pilot.debug.page import Later, Query, Refused, requested_connection
 from pilot.debug.pages.config_dump import group_resources, requested_names
 from pilot.debug.pages.places import FilePlace, find_places
 from pilot.debug.pages.rejections import explain_missing_cluster, explain_rejections, unknown_cluster
@@ -58,11 +57,8 @@ async def explain_page(sources: Sources, query: Query) -> Any:
     The query contains the name in `resource`. All subscribed types that have a resource with this name are explained,
     unless `type` (such as cds) selects one.
     """
+    connection = requested_connection(sources, query)
     name, short_type = query.get("resource", ""), query.get("type", "").lower()
-    try:
-        connection = requested_connection(sources, query)
-    except Refused as refused:
-        raise _swapped(sources, query) or refused from None
     if not name:
         raise Refused(400, "You must provide a resource in the query string\n")
     if short_type and short_type not in BY_SHORT_NAME:
@@ -233,19 +229,6 @@ async def _missing_cluster(sources: Sources, connection: ConnectedProxy, name: s
         rejections = [one.text for one in await explain_rejections(sources, connection, is_brief=True)]
         return "; ".join(filter(None, (why, *(f"{connection.proxy.id} {text}" for text in rejections if name in text))))
     return why
-
-
-def _swapped(sources: Sources, query: Query) -> Refused | None:
-    """Return the error for a query whose resource is a proxy, or None."""
-    proxy, resource = query.get("proxyID", ""), query.get("resource", "")
-    if not proxy or not resource:
-        return None
-    try:
-        proxy_id = find_connection(sources, resource, query.get("namespace", "")).proxy.id
-    except Refused:
-        return None
-    text = f"no connected proxy is named {proxy!r}, but {resource!r} is the proxy {proxy_id}"
-    return Refused(404, f"{text}; specify the proxy first: pilotctl explain {proxy_id} {shlex.quote(proxy)}\n")
 
 
 def _refuse(proxy: str, name: str, names: list[str], why: str) -> NoReturn:

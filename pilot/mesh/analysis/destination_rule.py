@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pilot.config.kinds.istio import DESTINATION_RULE, VIRTUAL_SERVICE
+from pilot.config.kinds.istio import DESTINATION_RULE
 from pilot.config.networking.destination_rule import ClientTLSSettings, DestinationRule, TrafficPolicy
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import Problem, Problems, below, warning
@@ -16,7 +16,7 @@ from pilot.mesh.analysis.credential import check_credential
 from pilot.mesh.analysis.destination import LISTED, services_named
 from pilot.mesh.analysis.export_to import check_export_to
 from pilot.mesh.analysis.selector import check_selector, has_workloads
-from pilot.mesh.analysis.virtual_service import http_destinations
+from pilot.mesh.analysis.virtual_service import receives_http
 from pilot.mesh.model.credential_key import CA_SUFFIX
 from pilot.mesh.model.service import Registry, Resolution, Service, ServiceRef
 from pilot.mesh.registry.endpoints import endpoints
@@ -168,7 +168,7 @@ def _check_tls_twice(db: Mesh, services: tuple[Service, ...], spec: DestinationR
                 tls is not None
                 and tls.mode in ("SIMPLE", "MUTUAL")
                 and port.protocol.is_tls
-                and not _receives_http(db, one, port.number)
+                and not receives_http(db, one.hostname, port.number)
             ):
                 field = "tls" if index is None else f"portLevelSettings[{index}].tls"
                 text = (
@@ -177,12 +177,6 @@ def _check_tls_twice(db: Mesh, services: tuple[Service, ...], spec: DestinationR
                     "remove tls here, or declare protocol: HTTP there and let clients send plain HTTP"
                 )
                 yield warning("tls-twice", f"trafficPolicy.{field}.mode", text)
-
-
-def _receives_http(db: Mesh, one: Service, port: int) -> bool:
-    """Return whether a VirtualService sends HTTP requests to a port."""
-    destinations = {(one.hostname, port), (one.hostname, 0)}
-    return any(not destinations.isdisjoint(http_destinations(db, key)) for key in VIRTUAL_SERVICE.all_keys(db))
 
 
 def _check_older(db: Mesh, o: Object[DestinationRule], host: str) -> Problems:

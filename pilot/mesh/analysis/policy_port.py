@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from pilot.config.object import Object
 from pilot.config.problem import Problems, warning
@@ -24,7 +25,7 @@ def check_policy_ports(db: Mesh, o: Object[AuthorizationPolicy]) -> Problems:
     labels = o.spec.selector.match_labels if o.spec.selector is not None else {}
     targets: dict[int, set[int]] = {}
     used: set[int] = set()
-    for pod in ports_of_selected(db, o.namespace, labels.items())[:_MAX_PODS]:
+    for pod in islice(ports_of_selected(db, o.namespace, labels.items()), _MAX_PODS):
         used |= {port.number for port in pod.ports}
         for number, target in _targets(db, o.namespace, pod):
             targets.setdefault(number, set()).add(target)

@@ -55,8 +55,8 @@ def _check_targets(db: Mesh, o: Object[Service]) -> Problems:
         name = port.target_port
         if isinstance(name, str) and lacks_port(db, o, port):
             pods = ports_of_selected(db, o.namespace, o.spec.selector.items())
-            ports = list(dict.fromkeys(str(one) for pod in pods for one in pod.ports if one.protocol == port.protocol))
-            listed = f"their ports are {', '.join(ports[:_MAX_LISTED])}: write one of them"
+            ports = sorted({one for pod in pods for one in pod.ports if one.protocol == port.protocol})
+            listed = f"their ports are {', '.join(map(str, ports[:_MAX_LISTED]))}: write one of them"
             yield warning(
                 "target-port-not-found",
                 f"ports[{index}].targetPort",
@@ -70,6 +70,9 @@ def lacks_port(db: Mesh, o: Object[Service], port: ServicePort) -> bool:
     """Return whether a Service selects Pods, and no container of them has the name of a target port."""
     if not isinstance(port.target_port, str) or not o.spec.selector:
         return False
-    pods = ports_of_selected(db, o.namespace, o.spec.selector.items())
-    name = (port.target_port, port.protocol)
-    return bool(pods) and not any((one.name, one.protocol) == name for pod in pods for one in pod.ports)
+    name, is_selecting = (port.target_port, port.protocol), False
+    for pod in ports_of_selected(db, o.namespace, o.spec.selector.items()):
+        is_selecting = True
+        if any((one.name, one.protocol) == name for one in pod.ports):
+            return False
+    return is_selecting

@@ -11,7 +11,7 @@ from pilot.config.networking.virtual_service import Destination, HTTPRoute, Virt
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import Problem, Problems, below, warning
 from pilot.config.validation.traffic.headers import is_claim
-from pilot.derive import derived
+from pilot.derive import Gather, derived, hub
 from pilot.lib.hosts import OverlappingHosts
 from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.destination import LISTED, check_destination
@@ -209,12 +209,26 @@ def destinations(spec: VirtualService) -> Iterable[tuple[str, Destination | None
 
 
 @derived
-def http_destinations(db: Mesh, key: ObjectKey) -> frozenset[tuple[str, int]]:
+def _targets_of(db: Mesh, key: ObjectKey) -> frozenset[tuple[str, int]] | None:
     """Return the hosts and ports to which a VirtualService sends HTTP requests. The port is 0 if it is that of the
     request."""
     row = qualified(db, key)
     pairs = (to for rule in (row.spec.http if row is not None else ()) for _, to in _http_destinations(rule))
-    return frozenset((to.host, to.port.number if to.port is not None else 0) for to in pairs if to is not None)
+    return frozenset((to.host, to.port.number if to.port is not None else 0) for to in pairs if to is not None) or None
+
+
+_targets_by_service: Gather[ObjectKey, [], frozenset[tuple[str, int]]] = Gather("http_targets", _keys, _targets_of)
+
+
+@hub
+def _http_targets(db: Mesh) -> frozenset[tuple[str, int]]:
+    return frozenset().union(*_targets_by_service(db).values())
+
+
+@derived
+def receives_http(db: Mesh, hostname: str, port: int) -> bool:
+    """Return whether a VirtualService sends HTTP requests to a port of a host."""
+    return not _http_targets(db).isdisjoint(((hostname, port), (hostname, 0)))
 
 
 def _http_destinations(rule: HTTPRoute) -> Iterable[tuple[str, Destination | None]]:

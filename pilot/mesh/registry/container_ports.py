@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from pilot.config.kinds.kubernetes import POD
@@ -57,10 +57,7 @@ def container_ports(db: Mesh, namespace: str) -> frozenset[PortsOfPod]:
     return frozenset((*_of_pods(db, namespace).values(), *templates))
 
 
-def ports_of_selected(db: Mesh, namespace: str, labels: Iterable[tuple[str, str]]) -> list[PortsOfPod]:
-    """Return the distinct ports of the Pods in a namespace that have all `labels`, in a stable order."""
+def ports_of_selected(db: Mesh, namespace: str, labels: Iterable[tuple[str, str]]) -> Iterator[PortsOfPod]:
+    """Yield the distinct ports of the Pods in a namespace that have all `labels`, in any order."""
     selector = frozenset(labels)
-    return sorted(
-        (pod for pod in container_ports(db, namespace) if selector <= pod.labels),
-        key=lambda pod: (sorted(pod.labels), pod.ports),
-    )
+    return (pod for pod in container_ports(db, namespace) if selector <= pod.labels)

@@ -16,17 +16,13 @@ from pilot.lib.xds_types import find_type
 from pilot.mesh.model.proxy import Proxy
 from pilot.xds.push.deliveries import Deliveries
 from pilot.xds.push.feed import Feed, Feeds
-from pilot.xds.session.session import Response, Session
+from pilot.xds.session.session import Response, Session, do_nothing
 from pilot.xds.session.snapshot import TypeState
 from pilot.xds.session.subscription import Subscription
 
 _log = scope("ads")
 MAX_ANSWER_NONCES = 16
 """Number of recent answers to debug requests whose acknowledgements are recognised."""
-
-
-def do_nothing() -> None:
-    """Do nothing. For `end` and `abort` of a stream that is not being served."""
 
 
 def event_fields(connection: Connection) -> dict[str, object] | None:

@@ -22,13 +22,11 @@ from pilot.xds.session.subscription import NO_NAMES, NO_VERSIONS, Subscription
 
 MAX_ERROR_LENGTH = 2000
 """Maximum length of a NACK's message, in characters."""
+StateOf = Callable[[str], TypeState | None]
 
 
 def do_nothing() -> None:
-    """Do nothing."""
-
-
-StateOf = Callable[[str], TypeState | None]
+    """Do nothing. For calls that nobody needs, such as those about a stream that is not being served."""
 
 
 class Acknowledgement(NamedTuple):

@@ -14,7 +14,7 @@ from deploy.operator.inputs import UserSettings
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, with_cluster
 from pilot.cli.ctl.commands.install import planned_changes
-from pilot.cli.ctl.commands.manifest import check_settings, read_cluster_installation, read_settings
+from pilot.cli.ctl.commands.manifest import read_cluster_installation, read_settings
 from pilot.cli.ctl.connection import monitoring_port
 from pilot.cli.ctl.html_page import build_page, write_page
 from pilot.cli.ctl.output import FORMATS, CommandResult, Part, TextTable, show
@@ -113,15 +113,12 @@ def shadow(
     plane is derived and compared. Differences are grouped by cause. With -f or --set, dry runs at the API server show
     what an installation would change.
     """
-    installation_settings = read_settings(files, assignments, "", "") if files or assignments else None
-    if installation_settings is not None:
-        check_settings(installation_settings, force=False)
+    plan = _plan(cluster, read_settings(files, assignments, "", "")) if files or assignments else None
     environ = {**os.environ, **dict(_variable(text) for text in variables)}
     ctx = click.get_current_context()
     addresses = reference_addresses(ctx, cluster, references, _xds_port if as_proxies else monitoring_port)
     reviewer = webhook or reference_webhook(ctx, cluster, references, WEBHOOK_PORT)
     settings = load([f"--revision={revision}"] if revision else [], environ).settings
-    plan = _plan(cluster, installation_settings) if installation_settings is not None else None
 
     async def compare(client: ObjectClient, _: ObjectClient) -> tuple[ShadowReport, list[PlannedChange] | None]:
         replicas = [] if as_proxies else [ReferencePages(address) for address in addresses]

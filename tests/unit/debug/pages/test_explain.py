@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from pilot.debug.page import Refused
 from pilot.debug.pages import explain as explain_page_module
 from pilot.debug.pages.explain import explain_page
 from pilot.ingest.files.field_lines import find_lines
@@ -136,19 +135,3 @@ def test_object_identity() -> None:
     reference = {"group": "g", "kind": "K", "cluster": "c", "namespace": "n", "name": "x", "through": ["y"]}
     assert explain_page_module._identity(reference) == ("g", "K", "c", "n", "x")
     assert explain_page_module._identity({"kind": "K", "name": "x"}) == ("", "K", "", "", "x")
-
-
-async def test_swapped_proxy_and_resource_are_named() -> None:
-    world = World()
-    sidecar = proxy("sidecar", "tea-1", "shop", "10.2.0.1")
-    page_sources = sources(world.mesh, FakeConnection("tea-1.shop-1", world.connect(sidecar), sidecar))
-    with pytest.raises(Refused) as error:
-        await explain_page(page_sources, {"proxyID": "outbound|80||tea", "resource": "tea-1"})
-    assert (error.value.status, error.value.text) == (
-        404,
-        "no connected proxy is named 'outbound|80||tea', but 'tea-1' is the proxy tea-1.shop; specify the proxy first: "
-        "pilotctl explain tea-1.shop 'outbound|80||tea'\n",
-    )
-    with pytest.raises(Refused) as error:
-        await explain_page(page_sources, {"proxyID": "coffee", "resource": "cup"})
-    assert "specify the proxy first" not in error.value.text

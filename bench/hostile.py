@@ -6,9 +6,10 @@
                                  [--ready 0.25] [--inject 1] [--update 1] [--growth 100]
 
 `search` calls the code behind the entrances in this process. For each kind of input, it looks for the shapes that take
-the most CPU time, memory and uninterrupted time of the event loop for each byte, and for those whose cost grows faster than their size. It writes the worst
-ones at up to 1 MB to the folder, and prints them. 20,000 inputs of a kind take two to four minutes of CPU time, and all
-kinds about an hour. `--save` also replaces testing/hostile/worst.json, which the tests read.
+the most CPU time, memory and uninterrupted time of the event loop for each byte, and for those whose cost grows faster
+than their size. It writes the worst ones at up to 1 MB to the folder, and prints them. 20,000 inputs of a kind take two
+to four minutes of CPU time, and all kinds about an hour. `--save` also replaces testing/hostile/worst.json, which the
+tests read.
 
 `send` sends these inputs to a control plane process, at each entrance that takes them. Honest callers measure meanwhile
 how long they wait. An input that exceeds a limit is sent again, because the machine may be busy: the smaller values

@@ -6,6 +6,7 @@ from collections import Counter
 from unittest import mock
 
 from pilot.config.object import ObjectKey
+from pilot.lib.suggestion import closest
 from pilot.mesh.analysis import selector
 from pilot.mesh.analysis.destination_rule import destination_rule_problems
 from pilot.mesh.analysis.policy import authorization_policy_problems
@@ -37,7 +38,7 @@ def test_label_of_a_selector_is_compared_with_few_labels_of_workloads() -> None:
     world = World()
     pods = (pod(f"p{n}", f"10.0.{n // 250}.{n % 250 + 1}", labels=f"{{app: {'a' * 40}{n:04}}}") for n in range(200))
     world.set(rows_of((*pods, make("AuthorizationPolicy", "p", f"{{selector: {{matchLabels: {{app: {'a' * 44}}}}}}}"))))
-    with mock.patch.object(selector, "closest", wraps=selector.closest) as spy:
+    with mock.patch.object(selector, "closest", wraps=closest) as spy:
         (problem,) = world.mesh.watch(authorization_policy_problems, ObjectKey("a", "p")).value
     assert "did you mean app=aaaa" in problem.message
     assert sum(len(call.args[1]) for call in spy.call_args_list) <= 60

@@ -255,14 +255,14 @@ class Ports:
     def close(self) -> None:
         self._plane.end()
         self._loop.run_until_complete(self._task)
-        self._loop.close()
+        self.abandon()
 
     def abandon(self) -> None:
         """Cancel all tasks."""
         tasks = asyncio.all_tasks(self._loop)
         for task in tasks:
             task.cancel()
-        with contextlib.suppress(Exception):
+        if tasks:
             self._loop.run_until_complete(asyncio.wait(tasks, timeout=5))
         self._loop.close()
 

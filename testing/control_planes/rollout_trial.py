@@ -7,6 +7,7 @@ a proxy that was connected at the time of the report has not acknowledged the ch
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import dataclasses
 import pathlib
@@ -23,7 +24,7 @@ from pilot.ingest.analysis import read_objects
 from pilot.ingest.fingerprint import fingerprint
 from pilot.mesh.model.proxy import NodeType, Proxy
 from testing.clients.fleet import RDS, ProxyClient
-from testing.control_planes.kube_plane import Plane, running
+from testing.processes.process import ControlPlane
 
 _MARK = re.compile(rb"mark-(\d+)-(\d+)\.")
 SERVICE = """
@@ -49,7 +50,7 @@ class Options:
     """The size of a trial, and the probabilities of faults per change (drops) and response (slow reads, NACKs)."""
 
     changes: int = 10_000
-    workers: int = 16
+    workers: int = 4
     replicas: int = 3
     proxies: int = 24
     drops: float = 0.2
@@ -61,7 +62,10 @@ class Options:
 
 @dataclasses.dataclass
 class Result:
-    """The number of changes by outcome, and the seconds from the last acknowledgement to the report of each."""
+    """The number of changes by outcome, and the seconds from the last event of a proxy to the report of each delivery.
+
+    The event is the acknowledgement, or the end of the connection before it.
+    """
 
     delivered: int = 0
     refused: int = 0
@@ -100,12 +104,12 @@ class FlakyProxy(ProxyClient):
 class Trial:
     """A trial in progress. The replicas read the same folder."""
 
-    def __init__(self, options: Options, folder: pathlib.Path, planes: list[Plane]) -> None:
+    def __init__(self, options: Options, folder: pathlib.Path, planes: list[ControlPlane]) -> None:
         self._options, self._folder, self._planes = options, folder, planes
         self._rng = random.Random(options.seed)
         self._proxies: dict[int, FlakyProxy] = {}
+        self._stopped: collections.deque[tuple[float, FlakyProxy]] = collections.deque(maxlen=options.proxies)
         self._left = options.changes
-        # The control planes use the threads of the event loop, which must not wait for their responses.
         self._threads = ThreadPoolExecutor(options.workers)
         self.result = Result()
 
@@ -129,7 +133,7 @@ class Trial:
             dns_domain="shop.svc.cluster.local",
             namespace="shop",
         )
-        address = f"127.0.0.1:{self._rng.choice(self._planes).port}"
+        address = self._rng.choice(self._planes).xds
         delta = bool(slot % 2)
         rng = random.Random(self._rng.random())
         self._proxies[slot] = FlakyProxy(address, described, delta, self._options, rng)
@@ -144,6 +148,7 @@ class Trial:
                 dropped = self._proxies[slot]
                 self._connect(slot)
                 await dropped.stop()
+                self._stopped.append((time.monotonic(), dropped))
             await self._change(worker, number)
 
     async def _change(self, worker: int, number: int) -> None:
@@ -157,7 +162,7 @@ class Trial:
         began: list[float] = []
 
         client = _TimedControlPlane(
-            [PageClient(f"127.0.0.1:{plane.plane.ports['monitoring'].number}") for plane in self._planes], began
+            [PageClient(f"{plane.host}:{plane.ports['monitoringAddr']}") for plane in self._planes], began
         )
         try:
             await asyncio.get_running_loop().run_in_executor(
@@ -177,15 +182,17 @@ class Trial:
     def _check(self, worker: int, number: int, began: float, now: float) -> None:
         """Compare a reported delivery with what the proxies that were ready before the last poll have acknowledged."""
         self.result.delivered += 1
-        last = 0.0
+        acknowledged: list[float] = []
         for one in self._proxies.values():
-            if one.ended or not one.ready_at or one.ready_at > began:
+            if one.ended or not one.ready_at:
                 continue
-            if one.marks.get(worker, 0) < number:
+            if one.ready_at <= began and one.marks.get(worker, 0) < number:
                 self.result.false.append(f"change {number} of s{worker} at {one.name}: {one.marks.get(worker)}")
-            last = max(last, one.acked_at.get((worker, number), 0.0))
-        if last:
-            self.result.lags.append(now - last)
+            if at := one.acked_at.get((worker, number)):
+                acknowledged.append(at)
+        if acknowledged:
+            stopped = (at for at, one in self._stopped if one.marks.get(worker, 0) < number)
+            self.result.lags.append(now - max((*acknowledged, *stopped)))
 
 
 class _TimedControlPlane(Replicas):
@@ -201,13 +208,19 @@ class _TimedControlPlane(Replicas):
 
 
 async def run_trial(options: Options, folder: pathlib.Path) -> Result:
-    """Run a trial whose configuration is in an empty folder."""
+    """Run a trial in an empty folder. Each replica is a process."""
+    config = folder / "config"
+    config.mkdir()
     for worker in range(options.workers):
-        (folder / f"service-{worker}.yaml").write_text(SERVICE.format(worker))
-        (folder / f"route-{worker}.yaml").write_text(ROUTE.format(worker, 0))
-    async with contextlib.AsyncExitStack() as stack:
-        planes = [await stack.enter_async_context(running({}, configDir=str(folder))) for _ in range(options.replicas)]
-        async with asyncio.timeout(60):
-            while not all(plane.plane.ready for plane in planes):
-                await asyncio.sleep(0.01)
-        return await Trial(options, folder, planes).run()
+        (config / f"service-{worker}.yaml").write_text(SERVICE.format(worker))
+        (config / f"route-{worker}.yaml").write_text(ROUTE.format(worker, 0))
+    with contextlib.ExitStack() as stack:
+        planes = []
+        for number in range(options.replicas):
+            work = folder / f"replica-{number}"
+            work.mkdir()
+            planes.append(ControlPlane(work, config))
+            stack.callback(planes[-1].stop)
+        for plane in planes:
+            plane.wait_ready()
+        return await Trial(options, config, planes).run()

@@ -83,10 +83,12 @@ def _field_hint(name: str, messages: Sequence[_Message]) -> str:
         return suggestion
     if list(map(type, own.fields.values())) == [mi.IntType]:  # the number of a port
         return f"; the only field is {next(iter(own.fields))}"
+    content = own.content.get(name) if isinstance(own.content, dict) else None
+    if isinstance(content, list) and own.path.rpartition(".")[2].startswith(f"{name}["):
+        return f"; it is in the list {name} itself: remove this line, and indent its items less"
     for parent in reversed(messages[:-1]):
         if name in parent.fields:
             return f"; it is a field of {parent.path or 'the level above'}: check the indentation"
-    content = own.content.get(name) if isinstance(own.content, dict) else None
     if isinstance(content, dict) and content and content.keys() <= own.fields.keys():
         return "; its fields belong one level higher: remove this line and its indentation"
     labels = next((field for field in _LABELS if field in own.fields), "")
@@ -109,9 +111,13 @@ def mapping_hint(struct: type, value: Any, fits: Fits) -> str:
 
     The first field of most structs identifies or measures something, as `host`, `name` and `number` do.
     """
+    types = fields(struct)
+    if isinstance(value, list):
+        first = value[0] if value else None
+        name = next(iter(first), "") if isinstance(first, dict) else ""
+        return f": remove one - before {name}" if name in types else ""
     if not isinstance(value, str | bool | int | float):
         return ""
-    types = fields(struct)
     groups = struct.groups if issubclass(struct, OneOf) else ()
     names = {field.name: field.encode_name for field in msgspec.structs.fields(struct)}
     words = [name for name, kind in types.items() if isinstance(kind, mi.LiteralType)]

@@ -104,6 +104,24 @@ def test_mesh_config_accepts_both_spellings() -> None:
             "spec.subsets[0].version",
             "unknown field: it is ignored; write labels: {version: v1}",
         ),
+        (
+            "VirtualService",
+            {"hosts": ["a"], "http": [[{"route": [{"destination": {"host": "a"}}]}]]},
+            "spec.http[0]",
+            "expected a mapping, got a list: remove one - before route",
+        ),
+        (
+            "VirtualService",
+            {"hosts": ["a"], "http": [{"route": [{"destination": [{"host": "a"}]}]}]},
+            "spec.http[0].route[0].destination",
+            "expected a mapping, got a list: remove one - before host",
+        ),
+        (
+            "VirtualService",
+            {"hosts": ["a"], "http": [{"http": [{"route": [{"destination": {"host": "a"}}]}]}]},
+            "spec.http[0].http",
+            "unknown field: it is ignored; it is in the list http itself: remove this line, and indent its items less",
+        ),
         ("VirtualService", {"hosts": "a"}, "spec.hosts", "expected a list, got a string: write [a]"),
         (
             "Sidecar",

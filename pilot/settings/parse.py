@@ -56,7 +56,7 @@ def load_sections(
     for d in settings:
         if d.env and (environ.get(d.env) or (d.may_be_empty and d.env in environ)):
             try:
-                values[d.path] = _checked(read(environ[d.env], d.default), d)
+                values[d.path] = _read_checked(environ[d.env], d)
             except ValueError as error:
                 warnings.append(f"environment variable {d.env} is ignored: {error}")
         if texts := flag_texts.get(d.flag):
@@ -103,11 +103,18 @@ def _read_all(texts: Sequence[str], d: DeclaredSetting) -> Any:
     """
     if d.repeated:
         return tuple(filter(None, texts))
-    return _checked(read(",".join(texts) if isinstance(d.default, tuple) else texts[-1], d.default), d)
+    return _read_checked(",".join(texts) if isinstance(d.default, tuple) else texts[-1], d)
 
 
-def _checked(value: Any, d: DeclaredSetting) -> Any:
-    """Return a value. Raise ValueError if the setting's check or range excludes it."""
+def _read_checked(text: str, d: DeclaredSetting) -> Any:
+    """Return the value that a string has. Raise ValueError if it is invalid, or the setting's check or range excludes
+    it."""
+    try:
+        value = read(text, d.default)
+    except ValueError as error:
+        if d.maximum is None:
+            raise
+        raise ValueError(f"{error} between 0 and {d.maximum:g}") from None
     if d.check is not None:
         d.check(value)
     if d.maximum is not None and not 0 <= value <= d.maximum:

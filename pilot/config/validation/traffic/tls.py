@@ -142,3 +142,19 @@ def validate_client_tls(tls: ClientTLSSettings, namespace: str) -> Problems:
             yield error("tls-certificates", "clientCertificate", f"MUTUAL requires a client certificate{_SECRET}")
         if not tls.private_key:
             yield error("tls-certificates", "privateKey", f"MUTUAL requires a private key{_SECRET}")
+    else:
+        yield from _check_unused(tls)
+
+
+def _check_unused(tls: ClientTLSSettings) -> Iterator[Problem]:
+    """Yield a warning for each certificate or key that a client does not use."""
+    fields: tuple[str, ...] = ("client_certificate", "private_key")
+    if tls.mode == "ISTIO_MUTUAL":
+        fields, why = (*fields, "ca_certificates", "credential_name"), "uses the mesh's certificates"
+    elif tls.mode == "SIMPLE":
+        why = "sends no client certificate"
+    else:
+        return
+    for field in (json_name(field) for field in fields if getattr(tls, field)):
+        text = f"{tls.mode} {why}, so {field} is ignored: write mode: MUTUAL to use it"
+        yield warning("tls-certificates", field, text)

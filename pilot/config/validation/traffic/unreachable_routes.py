@@ -35,7 +35,8 @@ def find_unreachable(field: str, routes: Sequence[HTTPRoute | TLSRoute | TCPRout
     for index, route in enumerate(routes):
         place = f"{field}[{index}]"
         if catch_all is not None:
-            yield warning("unreachable-route", place, f"never reached: {catch_all} matches everything")
+            text = f"never reached: {catch_all} matches everything; move {place} before {catch_all}"
+            yield warning("unreachable-route", place, text)
             continue
         if not route.match:
             catch_all = place

@@ -349,3 +349,22 @@ def test_destination_without_a_weight_next_to_others_is_reported(part: str) -> N
         f"warning spec.{field}[0].route[{index}].weight: no weight, so it gets no requests; set a weight"
         for index in (1, 2)
     ]
+
+
+def test_unreachable_route_says_what_to_move() -> None:
+    rule, match = "route: [{destination: {host: a}}]", "match: [{uri: {prefix: /a}}], "
+    assert messages_for(
+        "VirtualService", f"{{hosts: [a], http: [{{{match}{rule}}}, {{{rule}}}, {{{match}{rule}}}]}}"
+    ) == ["warning spec.http[2]: never reached: http[1] matches everything; move http[2] before http[1]"]
+
+
+@pytest.mark.parametrize("mode", ["ISTIO_MUTUAL", "SIMPLE"])
+def test_certificates_that_clients_do_not_use_are_reported(mode: str) -> None:
+    files = "clientCertificate: /c.pem, privateKey: /k.pem, caCertificates: /ca.pem"
+    messages = messages_for("DestinationRule", f"{{host: a, trafficPolicy: {{tls: {{mode: {mode}, {files}}}}}}}")
+    unused = ["clientCertificate", "privateKey", *(["caCertificates"] if mode == "ISTIO_MUTUAL" else [])]
+    why = "uses the mesh's certificates" if mode == "ISTIO_MUTUAL" else "sends no client certificate"
+    assert messages == [
+        f"warning spec.trafficPolicy.tls.{field}: {mode} {why}, so {field} is ignored: write mode: MUTUAL to use it"
+        for field in unused
+    ]

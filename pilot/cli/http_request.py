@@ -18,6 +18,11 @@ class AddressError(ValueError):
 class UnreachableError(Exception):
     """There is no HTTP response. The message is the reason, for the user."""
 
+    @property
+    def is_refused(self) -> bool:
+        """Return whether nothing listens at the address."""
+        return isinstance(getattr(self.__cause__, "reason", self.__cause__), ConnectionRefusedError)
+
 
 class HttpResponse(NamedTuple):
     """A response, whatever its status. Header names are in lower case."""

@@ -64,6 +64,11 @@ HELP = frozenset({"--help", "-h"})
 REQUEST_SECONDS = 60
 LARGEST_COUNT = 86_400_001
 """Milliseconds of a day, plus one."""
+_NO_PROXY = "; pilot-agent proxy serves this in the Pod of the proxy, and --url sets another address"
+_NO_ADMIN = (
+    "; Envoy's admin port is only open in the Pod of the proxy, for example after kubectl exec -c istio-proxy, and "
+    "--debug-port sets its number"
+)
 _log = log.scope("default")
 
 
@@ -117,7 +122,7 @@ def wait(argv: Sequence[str]) -> int:
                 return 0
             last = f"{response.status} {response.reason}"
         except UnreachableError as error:
-            last = str(error)
+            last = f"{error}{_NO_PROXY if error.is_refused else ''}"
         time.sleep(period / 1000)
     raise CallError(f"the proxy was not ready within {timeout} s: {url}: {last}")
 
@@ -146,7 +151,7 @@ def request(argv: Sequence[str]) -> int:
     try:
         response = send(url, method.upper(), seconds=REQUEST_SECONDS)
     except UnreachableError as error:
-        raise CallError(f"{method} {url}: {error}") from error
+        raise CallError(f"{method} {url}: {error}{_NO_ADMIN if error.is_refused else ''}") from error
     if response.status >= 400:
         raise CallError(f"{method} {url}: {response.status} {response.text.strip() or response.reason}")
     print(response.text, end="")

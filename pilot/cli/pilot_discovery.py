@@ -42,6 +42,10 @@ GRPC_VARIABLES = {
     "GRPC_VERBOSITY": "NONE",
 }
 """Defaults of variables that gRPC reads when it is imported."""
+_NO_SERVER = (
+    "; run this where pilot-discovery runs with its default --monitoringAddr, for example after kubectl exec; "
+    "pilotctl --address URL reads another one"
+)
 _log = log.scope("default")
 
 
@@ -105,7 +109,7 @@ def request(argv: Sequence[str]) -> int:
     try:
         response = send(url, method.upper(), os.fsencode(body[0]) if body else None, REQUEST_SECONDS)
     except UnreachableError as error:
-        raise RequestError(f"{method} {url}: {error}") from error
+        raise RequestError(f"{method} {url}: {error}{_NO_SERVER if error.is_refused else ''}") from error
     print(response.text)
     if response.status >= 400 and response.status != 404:
         raise RequestError(f"{method} {url}: {response.status} {response.reason}")

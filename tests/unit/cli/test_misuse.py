@@ -858,7 +858,16 @@ MISTAKES = [
     ("pilot-agent wait --timeoutSeconds soon", 1, "wait: --timeoutSeconds: 'soon' is not an integer"),
     ("pilot-agent wait --url ftp://x", 1, "--url: invalid address 'ftp://x': the scheme is 'ftp', use http or https"),
     ("pilot-agent request GET", 1, "request takes METHOD PATH [--debug-port PORT]"),
-    ("pilot-agent request GET stats --debug-port 1", 1, "GET http://localhost:1/stats: connection refused"),
+    (
+        "pilot-agent request GET stats --debug-port 1",
+        1,
+        "GET http://localhost:1/stats: connection refused; Envoy's admin port is only open in the Pod of the proxy, for example after kubectl exec -c istio-proxy, and --debug-port sets its number",
+    ),
+    (
+        "pilot-agent wait --timeoutSeconds 1 --url http://127.0.0.1:1/ready",
+        1,
+        "the proxy was not ready within 1 s: http://127.0.0.1:1/ready: connection refused; pilot-agent proxy serves this in the Pod of the proxy, and --url sets another address",
+    ),
     ("pilot-agent istio-iptables --proxy-uid", 1, "flag needs an argument: --proxy-uid"),
     ("pilot-agent istio-iptables extra", 1, "unexpected argument 'extra'"),
     (

@@ -217,6 +217,17 @@ def test_other_commands(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+def test_request_without_a_control_plane_says_where_to_run_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pilot.cli.pilot_discovery.MONITORING", "http://127.0.0.1:1")
+    assert main(["request", "GET", "debug/syncz"]) == 1
+    assert capsys.readouterr().err == (
+        "Error: GET http://127.0.0.1:1/debug/syncz: connection refused; run this where pilot-discovery runs with its "
+        "default --monitoringAddr, for example after kubectl exec; pilotctl --address URL reads another one\n"
+    )
+
+
 @pytest.mark.parametrize("path", ["debug/with a blank", "debug/caf\udce9", "debug/\nHost: other"])
 def test_invalid_request_is_one_sentence(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["request", "GET", path]) == 1

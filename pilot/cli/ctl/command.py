@@ -77,7 +77,9 @@ class AliasGroup(click.Group):
         if suggestion := did_you_mean(args[0], names):
             return suggestion
         if ctx.parent is None:
-            return ""
+            words = list(itertools.takewhile(lambda word: not word.startswith("-"), args[1:]))
+            swapped = [*ctx.command_path.split(), *words, args[0], *args[1 + len(words) :]]
+            return f"; did you mean {shlex.join(swapped)}?" if words and words[0] in names else ""
         listed = self.list_commands(ctx)
         name = next((word for word in args if word in names), listed[0] if len(listed) == 1 else "")
         if name:

@@ -20,9 +20,13 @@ from pilot.debug.pages.rejections import explain_problems
 from pilot.debug.silence import silent_proxies
 from pilot.debug.slices import collect_all, collect_present
 from pilot.debug.sources import Sources
+from pilot.lib.suggestion import did_you_mean
 from pilot.mesh.analysis.nack import REJECTED
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
+
+_COMPARED = 30
+"""Maximum number of namespaces that are compared with one that does not exist."""
 
 
 def resourcesz(sources: Sources, query: Query) -> Any:
@@ -104,8 +108,12 @@ async def problemz(sources: Sources, query: Query) -> Any:
     problems: list[Problem] = await collect_present(
         p if namespace is None or _concerns(sources.db, p, namespace) else None for p in every
     )
-    if namespace and not problems and not any(await collect_all(_is_in(sources, namespace))):
-        raise Refused(404, f"there are no objects in the namespace {namespace!r}\n")
+    if namespace and not problems:
+        names = frozenset(await collect_all(_namespaces(sources)))
+        if namespace not in names:
+            similar = sorted(names, key=lambda name: (abs(len(name) - len(namespace)), name))[:_COMPARED]
+            hint = did_you_mean(namespace, similar)
+            raise Refused(404, f"there are no objects in the namespace {namespace!r}{hint}\n")
     problems = await explain_problems(sources, problems)
     places = await find_places(sources, ((p.object, p.path) for p in problems if not p.file))
     return await collect_all(plain_problem(_placed(p, places.get((p.object, p.path)))) for p in problems)
@@ -119,13 +127,13 @@ def _concerns(db: Mesh, problem: Problem, namespace: str) -> bool:
     return any(proxy is not None and proxy.namespace == namespace for proxy in proxies)
 
 
-def _is_in(sources: Sources, namespace: str) -> Iterator[bool]:
-    """Yield for each proxy and object whether it is in a namespace, or is the namespace itself."""
+def _namespaces(sources: Sources) -> Iterator[str]:
+    """Yield the namespace of each proxy and object, or the name of the object if it is a namespace."""
     for connection in sources.fleet.connections():
-        yield connection.proxy.namespace == namespace
+        yield connection.proxy.namespace
     for kind in sources.db.catalogue:
         for key, _ in tuple(kind.table(sources.db).rows()):
-            yield key.namespace == namespace or (kind.id.name == "Namespace" and key.name == namespace)
+            yield key.name if kind.id.name == "Namespace" else key.namespace
 
 
 def _placed(problem: Problem, place: FilePlace | None) -> Problem:

@@ -871,6 +871,11 @@ MISTAKES = [
     ("pilot-agent istio-iptables --proxy-uid", 1, "flag needs an argument: --proxy-uid"),
     ("pilot-agent istio-iptables extra", 1, "unexpected argument 'extra'"),
     (
+        "pilotctl web.shop proxy-config clusters -o json",
+        2,
+        "No such command 'web.shop'; did you mean pilotctl proxy-config clusters web.shop -o json?",
+    ),
+    (
         "pilotctl proxy-config web-1 clusters",
         2,
         "No such command 'web-1'; use pilotctl proxy-config clusters web-1",

@@ -75,6 +75,8 @@ async def test_problemz(ask: Ask) -> None:
 async def test_problems_of_an_empty_namespace_are_refused(client: TestClient[web.Request, web.Application]) -> None:
     text = "there are no objects in the namespace 'cellar'\n"
     assert await refusal(client, "/debug/problemz?namespace=cellar") == (404, text)
+    text = "there are no objects in the namespace 'shpo'; did you mean shop?\n"
+    assert await refusal(client, "/debug/problemz?namespace=shpo") == (404, text)
 
 
 async def test_status_of_an_unknown_kind_is_refused(client: TestClient[web.Request, web.Application]) -> None:

@@ -42,6 +42,11 @@ def object_name(key: RegistryKey, _: Any) -> Buckets:
     return (key.namespace, key.name), ("", key.name)
 
 
+def plain_name(key: RegistryKey, _: Any) -> Buckets:
+    """Return the name, for lookups in all namespaces and clusters."""
+    return (key.name,)
+
+
 # Services, Pods, EndpointSlices
 
 

@@ -26,6 +26,7 @@ SERVICE = RegistryKind(
         "named_target": indexes.has_named_target,
         "external": indexes.is_external_name,
         "exported": indexes.has_export_to,
+        "named": indexes.plain_name,
     },
     push_reason="service",
     update="svc",

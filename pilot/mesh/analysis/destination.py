@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.networking.virtual_service import Destination
 from pilot.config.problem import Problems, below, error, info, warning
 from pilot.mesh.model.service import Service
@@ -13,8 +14,8 @@ from pilot.mesh.traffic.destination_rules import defined_subsets
 
 LISTED = 10
 """Maximum number of subsets that a problem lists."""
-_MAX_PORTS = 5
-"""Maximum number of ports that a problem lists."""
+_MAX_PORTS, _MAX_NAMESPACES = 5, 3
+"""Maximum numbers of ports, and of namespaces with a Service of the same name, that a problem lists."""
 
 
 def services_named(db: Mesh, hostname: str) -> tuple[Service, ...]:
@@ -33,7 +34,8 @@ def check_destination(db: Mesh, to: Destination | None, clients: Iterable[str], 
         return
     services = services_named(db, to.host)
     if not services:
-        yield error("destination-not-found", "host", f"service {to.host} not found{effect}")
+        text = f"service {to.host} not found{effect}{elsewhere(db, to.host)}"
+        yield error("destination-not-found", "host", text)
         return
     yield from below("port", _check_port(services, to, effect))
     if not to.subset:
@@ -45,6 +47,16 @@ def check_destination(db: Mesh, to: Destination | None, clients: Iterable[str], 
         text = f"no DestinationRule for {to.host} defines the subset {to.subset}"
         listed = f" (defined are {', '.join(sorted(subsets)[:LISTED])})" if subsets else ""
         yield error("subset-not-found", "subset", text + listed + effect)
+
+
+def elsewhere(db: Mesh, hostname: str) -> str:
+    """Return a hint on the Services that have the same name as a missing one in other namespaces, or ""."""
+    name, _, rest = hostname.partition(".")
+    domain = f"svc.{db.settings.registry.domain}"
+    if rest.partition(".")[2] != domain:
+        return ""
+    namespaces = sorted({key.namespace for key in SERVICE.keys(db, "named", name)})[:_MAX_NAMESPACES]
+    return f"; write {' or '.join(f'{name}.{namespace}.{domain}' for namespace in namespaces)}" if namespaces else ""
 
 
 def _check_port(services: tuple[Service, ...], to: Destination, effect: str) -> Problems:

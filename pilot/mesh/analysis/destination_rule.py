@@ -13,7 +13,7 @@ from pilot.derive import derived
 from pilot.lib.hosts import full_name, is_wildcard, subset_of
 from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.credential import check_credential
-from pilot.mesh.analysis.destination import LISTED, services_named
+from pilot.mesh.analysis.destination import LISTED, elsewhere, services_named
 from pilot.mesh.analysis.export_to import check_export_to
 from pilot.mesh.analysis.selector import check_selector, has_workloads
 from pilot.mesh.analysis.virtual_service import receives_http
@@ -58,7 +58,7 @@ def _check(db: Mesh, o: Object[DestinationRule]) -> Problems:
         yield from _check_mutual_tls(db, services, spec)
         yield from _check_tls_twice(db, services, spec)
     else:
-        yield warning("host-not-found", "host", f"service {host} not found")
+        yield warning("host-not-found", "host", f"service {host} not found{elsewhere(db, host)}")
     yield from _check_older(db, o, host)
     if not is_merged(db, o.key, host):
         yield warning("too-many", "host", f"{host} has more than {MAX_MERGED} rules; the newest have no effect")

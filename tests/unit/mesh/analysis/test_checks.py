@@ -756,3 +756,14 @@ def test_labels_of_a_subset_are_shown_with_the_values_of_endpoints() -> None:
     harness = world(*BASE, dr("{host: api, subsets: [{name: v2, labels: {app: api, version: V2}}]}"))
     (problem,) = [p for p in problems_of(harness) if p.code == "subset-without-endpoints"]
     assert problem.message == "no endpoint of api has the labels version: V2; values of version are v1"
+
+
+def test_missing_host_is_named_with_the_namespaces_that_have_it() -> None:
+    spec = "{clusterIP: 10.96.0.5, ports: [{name: http, port: 80}]}"
+    carts = [make("Service", "cart", spec, namespace) for namespace in ("shop", "test")]
+    problems = problems_of(world(*carts, vs(f"{{hosts: [b.com], {to('cart')}}}"), dr("{host: cart}")))
+    end = "; write cart.shop.svc.cluster.local or cart.test.svc.cluster.local"
+    assert {p.code: p.message for p in problems} == {
+        "destination-not-found": f"service cart.a.svc.cluster.local not found, so requests get 503{end}",
+        "host-not-found": f"service cart.a.svc.cluster.local not found{end}",
+    }

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pilot.config.gateway_api.reference import ParentReference
 from pilot.config.kinds.gateway_api import GRPC_ROUTE, HTTP_ROUTE
 from pilot.config.problem import ObjectRef
 from pilot.derive import Gather, derived, hub
+from pilot.lib.suggestion import did_you_mean
 from pilot.mesh.lowering.gateway_api.attachments import ListenerAttachment, RejectionReason, attachments
 from pilot.mesh.lowering.gateway_api.converted_routes import converted_destinations, converted_rules
-from pilot.mesh.lowering.gateway_api.routes import RouteKey, route_buckets, routes_in
+from pilot.mesh.lowering.gateway_api.routes import RouteKey, route_binding, route_buckets, routes_in
 from pilot.mesh.model.condition import Fault, StatusCondition, condition
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.nacks import nack_condition, nacks_of
 
 _BY_SPECIFICITY = list(RejectionReason)
+_COMPARED = 30
+"""Maximum number of listeners whose hostnames are compared with that of a route."""
 Place = tuple[str, str]
 """A listener: the name of its Istio Gateway in VirtualServices, and its section name."""
 
@@ -39,9 +42,11 @@ def route_status(db: Mesh, route: RouteKey) -> tuple[ParentStatus, ...]:
         mesh: _fault(db, route, mesh)
         for mesh in {attachment.is_mesh for group in by_reference.values() for attachment in group}
     }
+    binding = route_binding(db, route)
+    hostnames = binding.hostnames if binding is not None else ()
     nack_conditions = nack_condition(nacks_of(db, ObjectRef(*route)))
     return tuple(
-        ParentStatus(ref, (*build_conditions(group, faults[group[0].is_mesh]), *nack_conditions))
+        ParentStatus(ref, (*build_conditions(group, faults[group[0].is_mesh], hostnames), *nack_conditions))
         for ref, group in by_reference.items()
     )
 
@@ -53,10 +58,13 @@ def _fault(db: Mesh, route: RouteKey, mesh: bool) -> Fault | None:
     return converted_destinations(db, route, mesh).fault
 
 
-def build_conditions(attachments: Iterable[ListenerAttachment], fault: Fault | None) -> tuple[StatusCondition, ...]:
+def build_conditions(
+    attachments: Iterable[ListenerAttachment], fault: Fault | None, hostnames: Sequence[str] = ()
+) -> tuple[StatusCondition, ...]:
     """Return the conditions for a parent reference that resolves to the given listeners.
 
-    The route is accepted if any listener accepts it. Otherwise, the most specific reason is reported.
+    The route is accepted if any listener accepts it. Otherwise, the most specific reason is reported. If it is that no
+    listener has the route's `hostnames`, the message suggests a hostname of a listener instead of the first.
     """
     resolved_listeners = list(attachments)
     accepted = [attachment for attachment in resolved_listeners if attachment.rejection is None]
@@ -68,7 +76,11 @@ def build_conditions(attachments: Iterable[ListenerAttachment], fault: Fault | N
     if not accepted and rejections:
         reason = rejections[0].reason
         messages = dict.fromkeys(fault.message for fault in rejections if fault.reason == reason)
-        rejection = Fault(str(reason), "; ".join(messages))
+        hint = ""
+        if reason == RejectionReason.NO_HOSTNAME and hostnames:
+            names = dict.fromkeys(attachment.parent.hostname for attachment in resolved_listeners)
+            hint = did_you_mean(hostnames[0], list(names)[:_COMPARED])
+        rejection = Fault(str(reason), "; ".join(messages) + hint)
     bound = f"Route was valid, bound to {len(accepted)} parents" if len(accepted) > 1 else "Route was valid"
     return (
         condition("Accepted", rejection, "Accepted", bound),

@@ -767,3 +767,13 @@ def test_missing_host_is_named_with_the_namespaces_that_have_it() -> None:
         "destination-not-found": f"service cart.a.svc.cluster.local not found, so requests get 503{end}",
         "host-not-found": f"service cart.a.svc.cluster.local not found{end}",
     }
+
+
+def test_similar_hostname_of_a_listener_is_suggested() -> None:
+    version = "gateway.networking.k8s.io/v1"
+    listeners = "{name: a, port: 80, protocol: HTTP, hostname: shop.x.com}, {name: b, port: 81, protocol: HTTP, hostname: y.org}"
+    gateway = make("Gateway", "web", f"{{gatewayClassName: istio, listeners: [{listeners}]}}", apiVersion=version)
+    spec = "{parentRefs: [{name: web}], hostnames: [shp.x.com], rules: [{backendRefs: [{name: api, port: 80}]}]}"
+    problems = problems_of(world(*BASE, gateway, make("HTTPRoute", "mine", spec, apiVersion=version)))
+    (problem,) = (p for p in problems if p.code == "no-matching-listener-hostname")
+    assert problem.message.endswith("; did you mean shop.x.com?")

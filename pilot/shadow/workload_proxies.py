@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -13,7 +15,8 @@ from pilot.agent.agent_settings import AgentSettings
 from pilot.agent.envoy.envoy_bootstrap import build_node
 from pilot.agent.envoy.proxy_bootstrap import build_agent_node, build_locality
 from pilot.agent.proxy.effective_config import pod_sources
-from pilot.agent.proxy.proxy_context import TYPES, build_proxy_context
+from pilot.agent.proxy.proxy_context import META, META_JSON, TYPES, build_proxy_context
+from pilot.mesh.model.proxy import NodeType
 from pilot.settings.parse import load_sections
 
 Plain = dict[str, Any]
@@ -67,6 +70,8 @@ def build_pod_node(pod: Plain) -> base_pb2.Node:
     environ = _environment(container, pod)
     arguments = [_expanded(str(text), environ) for text in container.get("args") or ()]
     kind = arguments[1] if len(arguments) > 1 and not arguments[1].startswith("-") else "sidecar"
+    if kind == NodeType.ZTUNNEL:
+        return _ztunnel_node(environ)
     if kind not in TYPES:
         raise ValueError(f"the container {_CONTAINER} runs a proxy of the unknown type {kind!r}")
     settings = load_sections(AgentSettings(), arguments[2:], environ).settings
@@ -77,6 +82,28 @@ def build_pod_node(pod: Plain) -> base_pb2.Node:
     if "AUTO_REGISTER_GROUP" in proxy.metadata:
         raise ValueError("istiod would register a workload for it")
     plain = {**build_node(build_agent_node(proxy, settings)), "locality": build_locality(proxy.labels)}
+    return json_format.ParseDict(plain, base_pb2.Node())
+
+
+def _ztunnel_node(environ: Mapping[str, str]) -> base_pb2.Node:
+    """Return the node that a ztunnel sends.
+
+    https://github.com/istio/ztunnel/blob/master/src/xds/client.rs
+    """
+    name, namespace, ip = (environ.get(key, "") for key in ("POD_NAME", "POD_NAMESPACE", "INSTANCE_IP"))
+    metadata: Plain = {
+        "NAME": name,
+        "NAMESPACE": namespace,
+        "INSTANCE_IPS": ip,
+        "NODE_NAME": environ.get("NODE_NAME", ""),
+    }
+    metadata |= {key.removeprefix(META): value for key, value in environ.items() if key.startswith(META)}
+    for key, value in environ.items():
+        if key.startswith(META_JSON):
+            with contextlib.suppress(ValueError):  # it logs an error
+                metadata[key.removeprefix(META_JSON)] = json.loads(value)
+    domain = f"{namespace}.svc.cluster.local"
+    plain = {"id": f"{NodeType.ZTUNNEL}~{ip}~{name}.{namespace}~{domain}", "metadata": metadata}
     return json_format.ParseDict(plain, base_pb2.Node())
 
 

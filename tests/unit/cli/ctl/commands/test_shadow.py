@@ -181,14 +181,20 @@ spec: {hosts: [web], http: [{timeout: 5s, route: [{destination: {host: web}}]}]}
 """
 
 
-async def compare_as_proxies(folder: pathlib.Path, mesh: str, *pods: dict[str, Any]) -> tuple[Result, ApiServer]:
-    """Compare with a control plane whose debug pages are closed and that has the objects of MESH."""
+async def compare_as_proxies(
+    folder: pathlib.Path,
+    mesh: str,
+    *pods: dict[str, Any],
+    reference: str = MESH,
+    environ: dict[str, str] | None = None,
+) -> tuple[Result, ApiServer]:
+    """Compare with a control plane whose debug pages are closed and that has the objects of `reference`."""
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "web", "namespace": "shop"}}
     (folder / "config").mkdir()
-    (folder / "config" / "mesh.yaml").write_text("\n---\n".join([MESH, *(yaml.safe_dump(pod) for pod in pods)]))
+    (folder / "config" / "mesh.yaml").write_text("\n---\n".join([reference, *(yaml.safe_dump(pod) for pod in pods)]))
     cluster = ApiServer()
     await cluster.start()
-    async with running(folder) as env:
+    async with running(folder, environ) as env:
         data = {"root-cert.pem": env.root.decode()}
         meta = {"name": "istio-ca-root-cert", "namespace": "istio-system"}
         root = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
@@ -196,6 +202,7 @@ async def compare_as_proxies(folder: pathlib.Path, mesh: str, *pods: dict[str, A
             cluster.put(plain)
         kubeconfig = str(write_kubeconfig(cluster, folder / "kubeconfig"))
         words = ["shadow", "-c", kubeconfig, "-o", "json", "--as-proxies", "--reference", f"127.0.0.1:{env.port}"]
+        words += [f"--environment={name}={value}" for name, value in (environ or {}).items()]
         result = await asyncio.to_thread(CliRunner().invoke, pilotctl, words, standalone_mode=False)
     await cluster.stop()
     return result, cluster
@@ -216,6 +223,35 @@ async def test_a_difference_of_what_a_workload_receives_over_xds_is_attributed(t
     result, _ = await compare_as_proxies(tmp_path, MESH.replace("timeout: 5s", "timeout: 6s"), sidecar("web-1", "web"))
     (cause,) = json.loads(result.stdout)["causes"]
     assert (cause["object"]["name"], cause["proxies"], cause["example"]["pyistiod"]) == ("web", 1, "6s")
+
+
+def ztunnel(name: str, controller: str) -> dict[str, Any]:
+    """Return a Pod of a DaemonSet of ztunnels."""
+    pod = sidecar(name, controller)
+    pod["spec"]["containers"][0]["args"] = ["proxy", "ztunnel"]
+    pod["metadata"]["ownerReferences"][0]["kind"] = "DaemonSet"
+    return pod
+
+
+@pytest.mark.parametrize(("action", "expected"), [("ALLOW", []), ("DENY", ["callers"])])
+async def test_one_ztunnel_is_compared_over_xds(tmp_path: pathlib.Path, action: str, expected: list[str]) -> None:
+    policy = f"""
+---
+apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {{name: callers, namespace: shop}}
+spec: {{action: {action}, rules: [{{from: [{{source: {{namespaces: [shop]}}}}]}}]}}
+"""
+    environ = {"PILOT_ENABLE_AMBIENT": "true"}
+    own, reference = MESH + policy, MESH + policy.replace(action, "ALLOW")
+    result, _ = await compare_as_proxies(
+        tmp_path, own, ztunnel("zt-1", "ztunnel"), ztunnel("zt-2", "ztunnel"), reference=reference, environ=environ
+    )
+    assert result.exception is None, result.output
+    report = json.loads(result.stdout)
+    assert (report["proxies"], report["pods"], report["rejected"]) == (1, 2, {})
+    assert report["resources"] >= 3
+    assert [cause["object"]["name"] for cause in report["causes"]] == expected
 
 
 async def test_a_workload_that_the_reference_refuses_is_named(tmp_path: pathlib.Path) -> None:

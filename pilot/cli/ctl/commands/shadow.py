@@ -188,7 +188,7 @@ def _parts(report: ShadowReport, changes: list[PlannedChange] | None) -> Iterato
     if proxies.pods is not None:
         yield (
             f"They are one proxy of each workload, as which the command connected, and stand for {proxies.pods} Pods. "
-            "The other Pods, ztunnels and machines were not compared."
+            "The other Pods, and machines outside Kubernetes, were not compared."
         )
     shown = [cause.show() for cause in proxies.causes]
     if shown:

@@ -29,12 +29,12 @@ class FolderStore:
         because proxies that trust the old root would reject it.
         """
         paths = [self._folder / KEY, self._folder / CERTIFICATE]
-        present = [path.is_file() for path in paths]
-        if not any(present):
-            return None
-        if not all(present):
-            raise KeyMaterialError(f"{self._folder}: either {KEY} or {CERTIFICATE} is missing")
         try:
+            present = [path.is_file() for path in paths]
+            if not any(present):
+                return None
+            if not all(present):
+                raise KeyMaterialError(f"{self._folder}: either {KEY} or {CERTIFICATE} is missing")
             key, certificate = (path.read_bytes() for path in paths)
         except OSError as error:
             raise KeyMaterialError(f"{self._folder}: {error.strerror or error}") from error

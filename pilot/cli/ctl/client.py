@@ -17,6 +17,7 @@ from pilot.lib.text import join_lines
 DEFAULT_PORT = 15014
 DEFAULT_ADDRESS = f"http://127.0.0.1:{DEFAULT_PORT}"
 _PAGE_HINT = "pilotctl internal-debug lists the pages, unless ENABLE_DEBUG_ON_HTTP=false disables them"
+ADDRESS_HINT = f"--address sets its monitoring address, port {DEFAULT_PORT} by default"
 _TIMEOUT = 60.0  # seconds; rendering many thousand clusters as JSON takes a while
 
 
@@ -41,13 +42,19 @@ class PageClient:
     """Client for the debug pages of one control plane. `address` has any form that `parse_address` accepts.
 
     A request that takes more than `seconds` fails. `name` is that of the replica for users, by default the address.
-    `reason` returns why the last request failed, if the address knows, as a port-forward does.
+    `reason` returns why the last request failed, if the address knows, as a port-forward does. `hint` is the end of the
+    message for an unreachable address.
     """
 
     def __init__(
-        self, address: str, seconds: float = _TIMEOUT, name: str = "", reason: Callable[[], str] = lambda: ""
+        self,
+        address: str,
+        seconds: float = _TIMEOUT,
+        name: str = "",
+        reason: Callable[[], str] = lambda: "",
+        hint: str = ADDRESS_HINT,
     ) -> None:
-        self._seconds, self._reason = seconds, reason
+        self._seconds, self._reason, self._hint = seconds, reason, hint
         if "," in address:
             message = (
                 f"invalid address {address!r}: repeat --address, or separate addresses in PILOTCTL_ADDRESS by spaces"
@@ -84,8 +91,7 @@ class PageClient:
             if self.name != self.address:
                 raise CommandError(f"cannot reach {self.name}: {self._reason() or error}") from error
             raise CommandError(
-                f"cannot reach {self.address}: {error}. Is pilot-discovery running there? "
-                f"--address sets its monitoring address, port {DEFAULT_PORT} by default"
+                f"cannot reach {self.address}: {error}. Is pilot-discovery running there? {self._hint}"
             ) from error
         if VERSION_HEADER.lower() not in response.headers:
             is_envoy = response.headers.get("server") == "envoy"

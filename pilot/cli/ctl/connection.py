@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from pilot.cli.ctl.client import DEFAULT_ADDRESS, DEFAULT_PORT, CommandError, PageClient
+from pilot.cli.ctl.client import ADDRESS_HINT, DEFAULT_ADDRESS, DEFAULT_PORT, CommandError, PageClient
 from pilot.cli.ctl.cluster import has_kubeconfig, remember, remembered, selected_cluster, with_cluster_options
 from pilot.cli.ctl.forwarding import Forwarding, find_pods, forward
 from pilot.cli.ctl.replicas import Replicas
@@ -69,7 +69,10 @@ def connect(ctx: click.Context, **options: Any) -> Replicas:
                 click.echo(f"Warning: {flag} has no effect with --address, which names the replicas itself", err=True)
     if addresses is None and (has_kubeconfig() or any(remembered(ctx, name) for name in _SELECTION)):
         return Replicas(_forwarded_replicas(ctx, **options))
-    return Replicas([PageClient(address, **options) for address in dict.fromkeys(addresses or [DEFAULT_ADDRESS])])
+    if addresses is None:
+        hint = f"{ADDRESS_HINT}; no cluster was searched, because there is no kubeconfig (--kubeconfig, KUBECONFIG)"
+        return Replicas([PageClient(DEFAULT_ADDRESS, hint=hint, **options)])
+    return Replicas([PageClient(address, **options) for address in dict.fromkeys(addresses)])
 
 
 def _forwarded_replicas(ctx: click.Context, **options: Any) -> list[PageClient]:

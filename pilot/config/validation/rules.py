@@ -177,7 +177,9 @@ def check_scoped_host(path: str, text: str, gateway: bool) -> Findings:
     if gateway and is_ip(host):
         return
     if host != "*" and "." not in host:
-        yield error("bad-host", path, f"{host!r}: short names are not allowed here")
+        yield error(
+            "bad-host", path, f"{host!r}: short names are not allowed here; write {host}.NAMESPACE.svc.cluster.local"
+        )
     yield from check_host(path, host)
     yield from check_no_partial_wildcard(path, host)
 

@@ -225,6 +225,15 @@ def test_stored_root_is_loaded_and_its_key_is_private(tmp_path: pathlib.Path) ->
     assert modes == {"ca-cert.pem": 0o644, "ca-key.pem": 0o600}
 
 
+def test_unreadable_folder_of_a_store_is_named(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def deny(_: pathlib.Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.is_file", deny)
+    with pytest.raises(KeyMaterialError, match=f"^{tmp_path}: Permission denied$"):
+        FolderStore(str(tmp_path)).load()
+
+
 def test_store_requires_a_folder() -> None:
     with pytest.raises(ValueError, match=r"a folder .* is required"):
         FolderStore("")

@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from ca.csr import decode_csr
 from ca.pem import certificate_pem
 from pilot.cli.ctl.client import PageClient
 from pilot.cli.ctl.tables import secrets
-from pilot.cli.pilotctl import main
+from pilot.cli.pilotctl import main, pilotctl
 from pilot.lib.build_info import VERSION_HEADER
 from pilot.lib.xds_types import BY_SHORT_NAME
 from testing.security import certificates
@@ -620,6 +621,13 @@ def test_unreachable_server(fail: Any) -> None:
         ". Is pilot-discovery running there? --address sets its monitoring address, port 15014 by default\n"
     )
     assert text.count("\n") == 1
+
+
+def test_unreachable_default_says_that_no_cluster_was_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pilot.cli.ctl.connection.DEFAULT_ADDRESS", "http://127.0.0.1:1")
+    monkeypatch.setattr("pilot.cli.ctl.connection.has_kubeconfig", lambda: False)
+    result = CliRunner().invoke(pilotctl, ["proxy-status"])
+    assert "15014 by default; no cluster was searched, because there is no kubeconfig (--kubeconfig" in result.output
 
 
 def test_remote_access_is_denied(fail: Any, closed: str) -> None:

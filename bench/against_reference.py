@@ -214,11 +214,11 @@ def compare_proxy(proxy: ScenarioProxy, objects: Sequence[Plain], reference: Any
                 change = Change(objects, a and to_plain(a), b and to_plain(b), name=name)
                 differences.append(Difference(cause, proxy.name, name, explanation(cause, change)))
             elif a.value != b.value:
-                differences += _changed(proxy, kind, name, Change(objects, to_plain(a), to_plain(b)))
+                differences += _changed(proxy, kind, Change(objects, to_plain(a), to_plain(b), name=name))
     return differences
 
 
-def _changed(proxy: ScenarioProxy, kind: str, name: str, change: Change) -> list[Difference]:
+def _changed(proxy: ScenarioProxy, kind: str, change: Change) -> list[Difference]:
     """Return the difference of a resource, whose cause is its first path that differs."""
     left, right = leaves_of(change.theirs), leaves_of(change.ours)
     texts = {
@@ -226,10 +226,10 @@ def _changed(proxy: ScenarioProxy, kind: str, name: str, change: Change) -> list
         for path in sorted(left.keys() | right.keys())
         if left.get(path, left) != right.get(path, right)
     }
-    change = change._replace(texts=[name, *texts.values()])
+    change = change._replace(texts=[change.name, *texts.values()])
     rows = {path: explanation(f"{proxy.type} {kind} {generalize(path)}", change) for path in texts}
     paths = [path for path, row in rows.items() if not row] or list(texts)
-    text = f"{name}: {len(paths)} paths\n        " + "\n        ".join(texts[path] for path in paths[:4])
+    text = f"{change.name}: {len(paths)} paths\n        " + "\n        ".join(texts[path] for path in paths[:4])
     return [Difference(f"{proxy.type} {kind} {generalize(p)}", proxy.name, text, rows[p]) for p in paths[:1]]
 
 

@@ -102,8 +102,12 @@ def _shares_host(change: Change) -> bool:
             declared[entry["metadata"]["namespace"], host].append(entry)
     shared = {host: entries for (_, host), entries in declared.items() if len(entries) > 1}
     texts = change.texts if change.both else [json.dumps(change.theirs or change.ours)]
-    ports = {p["number"] for entries in shared.values() for e in entries for p in e["spec"].get("ports") or ()}
-    of_port = not change.both and any(re.search(rf"(^|_){port}$", change.name) for port in ports)
+    ports: dict[int, set[str]] = collections.defaultdict(set)
+    for port in (p for entries in shared.values() for e in entries for p in e["spec"].get("ports") or ()):
+        ports[port["number"]].add(port.get("protocol", ""))
+    # A port with several protocols has several listeners, and only istiod may merge it into that of other services.
+    candidates = [number for number, protocols in ports.items() if not change.both or len(protocols) > 1]
+    of_port = any(re.search(rf"(^|_){number}$", change.name) for number in candidates)
     return of_port or any(host in text for host in shared for text in texts)
 
 
@@ -186,6 +190,34 @@ def _lacks_address(change: Change) -> bool:
     return is_dns and not all("address" in one for one in theirs) and all("address" in one for one in ours)
 
 
+def _lacks_sockets(change: Change) -> bool:
+    """Return whether only this control plane sends endpoints at Unix sockets, and the other addresses are the same."""
+    theirs, ours = (
+        collections.Counter(json.dumps(row, sort_keys=True) for row in _values(side, "socketAddress"))
+        for side in (change.theirs, change.ours)
+    )
+    has_sockets = bool(_values(change.ours, "pipe")) and not _values(change.theirs, "pipe")
+    return has_sockets and theirs == ours
+
+
+def _repeats_server_names(change: Change) -> bool:
+    """Return whether only istiod's filter chains name a server several times, and the names are the same."""
+    theirs, ours = (_values(side, "serverNames") for side in (change.theirs, change.ours))
+    repeats = any(len({*names}) < len(names) for names in theirs)
+    return repeats and [{*names} for names in theirs] == [{*names} for names in ours]
+
+
+def _repeats_gateways(change: Change) -> bool:
+    """Return whether only istiod repeats routes, and a VirtualService names a gateway several times."""
+    named = [
+        [name if "/" in name else f"{o['metadata']['namespace']}/{name}" for name in o["spec"].get("gateways") or ()]
+        for o in change.objects
+        if o["kind"] == "VirtualService"
+    ]
+    theirs, ours = _items(change.theirs, "routes"), _items(change.ours, "routes")
+    return any(len({*names}) < len(names) for names in named) and theirs != ours and {*theirs} == {*ours}
+
+
 def _lacks_certificate(change: Change) -> bool:
     """Return whether only istiod sends a port or listener of a Gateway that terminates TLS without a certificate."""
     listeners = [
@@ -241,6 +273,9 @@ EXPLANATIONS = (
     Explanation(
         "a listener of a Gateway of the Gateway API terminates TLS", r"^router (L|R)DS missing", _lacks_certificate
     ),
+    Explanation("a ServiceEntry has endpoints at Unix sockets", r" EDS endpoints", _lacks_sockets),
+    Explanation("a match for TLS names the same host several times", r"LDS .*serverNames", _repeats_server_names),
+    Explanation("a VirtualService names the same gateway several times", r"^router RDS .*routes", _repeats_gateways),
     Explanation("the endpoints of a service are removed", r"match(Typed)?SubjectAltNames|defaultValidationContext$"),
     Explanation("an AuthorizationPolicy for a ztunnel has a condition on HTTP requests", r"^ztunnel WADS "),
     Explanation("a patch merges into a value that other resources share", r"maxDirectResponseBodySizeBytes"),

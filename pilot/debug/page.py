@@ -207,7 +207,9 @@ def _find_proxy_of_service(
     }
     matches = [c for c in connections if not addresses.isdisjoint(c.proxy.ips)]
     if not matches:
-        raise Refused(404, f"no endpoint of the service {refs[0].hostname} has a connected proxy\n")
+        hostname = refs[0].hostname
+        hint = f"pilotctl describe svc/{hostname} describes the service itself"
+        raise Refused(404, f"no endpoint of the service {hostname} has a connected proxy; {hint}\n")
     return min(sorted(matches, key=lambda c: -c.connected_at), key=lambda c: c.proxy.id)
 
 

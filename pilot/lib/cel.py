@@ -127,7 +127,8 @@ class _Argument(NamedTuple):
 
 
 _MISTAKEN = {"=>": ">=", "=<": "<=", "=": "==", "&": "&&", "|": "||"}
-"""The operator that is meant by another, longest first."""
+_WORD_OPERATORS = {"and": "&&", "or": "||", "not": "!", "AND": "&&", "OR": "||", "NOT": "!"}
+"""The operators that are meant by others, longest first, and by words."""
 
 
 def _hint(expression: str, at: int) -> str:
@@ -309,7 +310,10 @@ class _Parser:
     def _unexpected(self, instead: str = "") -> _SyntaxFault:
         token = self._next
         problem = "unexpected end of the expression" if token.kind == "end" else f"unexpected {token.text!r}"
-        return _SyntaxFault(f"position {token.at}: {problem}{', ' + instead if instead else ''}")
+        previous = self._tokens[self._at - 1].text if self._at else ""
+        operator = _WORD_OPERATORS.get(token.text) or _WORD_OPERATORS.get(previous)
+        hint = f"; did you mean {operator}?" if operator else ""
+        return _SyntaxFault(f"position {token.at}: {problem}{', ' + instead if instead else ''}{hint}")
 
 
 def _check_call(name: _Token, arguments: Sequence[_Argument], functions: Mapping[str, tuple[int, ...]]) -> None:

@@ -92,13 +92,17 @@ class FlakyProxy(ProxyClient):
             await self.reject(response, "a random rejection")
             return
         await super().receive(response)
-        if response.type_url == RDS:
+
+    async def _acknowledge(self, url: str) -> None:
+        # Before it is sent, because the control plane may report it before this coroutine continues.
+        if url == RDS:
             for data in self.resources[RDS].values():
                 self.marks |= {int(worker): int(number) for worker, number in _MARK.findall(data)}
             now = time.monotonic()
             for mark in self.marks.items():
                 self.acked_at.setdefault(mark, now)
             self.ready_at = self.ready_at or now
+        await super()._acknowledge(url)
 
 
 class Trial:

@@ -76,4 +76,6 @@ def read_file(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
     except OSError as error:
-        raise CommandError(f"cannot read {path}: {error.strerror or error}") from error
+        is_url = path.startswith(("https://", "http://"))
+        reason = f"it is a URL; download it first, for example with curl -O {path}" if is_url else error.strerror
+        raise CommandError(f"cannot read {path}: {reason or error}") from error

@@ -10,13 +10,16 @@ from pilot.config.gateway_api.grpc_route import GRPCRoute, GRPCRouteRule
 from pilot.config.gateway_api.http_route import HTTPRoute, HTTPRouteFilter, HTTPRouteRule
 from pilot.config.gateway_api.l4_route import TCPRoute, TLSRoute, UDPRoute
 from pilot.config.gateway_api.reference import BackendObjectReference, SecretObjectReference
-from pilot.config.group_kind import GroupKind
+from pilot.config.group_kind import GATEWAY_API, GroupKind
+from pilot.config.kinds.gateway_api import REFERENCE_GRANT
 from pilot.config.object import Object
 from pilot.config.problem import Problems, warning
 from pilot.mesh.gateway_api.reference_grants import ReferenceKey, may_refer
 from pilot.mesh.tables.database import Mesh
 
 NOT_PERMITTED = "ref-not-permitted"
+_MISTAKEN = {GATEWAY_API: ("", "networking.k8s.io", f"{GATEWAY_API}/v1"), "": ("core", "v1", "apps")}
+"""Wrong groups that are common in ReferenceGrants, by the group that is meant."""
 Reference = BackendObjectReference | SecretObjectReference
 
 
@@ -24,14 +27,33 @@ def check_references(db: Mesh, o: Object[Any]) -> Problems:
     """Yield a problem for each object of another namespace to which a route, Gateway or ListenerSet may not refer."""
     for path, ref in _references(o.spec):
         kind, namespace = GroupKind(ref.group, ref.kind), ref.namespace or o.namespace
-        if not may_refer(db, ReferenceKey(o.kind, o.namespace, kind, namespace, ref.name)):
+        reference = ReferenceKey(o.kind, o.namespace, kind, namespace, ref.name)
+        if not may_refer(db, reference):
+            remedy = _wrong_group(db, reference) or (
+                f"add a ReferenceGrant in the namespace {namespace} that allows {o.kind.name}s of {o.namespace} to use "
+                f"{ref.kind}s"
+            )
             yield warning(
                 NOT_PERMITTED,
                 f"spec.{path}",
                 f"{ref.kind} {namespace}/{ref.name} is in another namespace, and no ReferenceGrant allows its use; "
-                f"add a ReferenceGrant in the namespace {namespace} that allows {o.kind.name}s of {o.namespace} to use "
-                f"{ref.kind}s",
+                f"{remedy}",
             )
+
+
+def _wrong_group(db: Mesh, reference: ReferenceKey) -> str:
+    """Return how to correct a ReferenceGrant that would permit a reference, but for a group, or "" if there is none."""
+    source, namespace, target, place, _ = reference
+    mistaken = [("from", source, GroupKind(group, source.name)) for group in _MISTAKEN.get(source.group, ())]
+    mistaken += [("to", target, GroupKind(group, target.name)) for group in _MISTAKEN.get(target.group, ())]
+    for field, right, wrong in mistaken:
+        by, of = (wrong, target) if field == "from" else (source, wrong)
+        for key in REFERENCE_GRANT.keys(db, "pair", (by, namespace, of, place)):
+            return (
+                f"in spec.{field} of ReferenceGrant {place}/{key.name}, {right.name} has the group {wrong.group!r}; "
+                f"write {right.group!r}"
+            )
+    return ""
 
 
 def _references(spec: Any) -> Iterator[tuple[str, Reference]]:

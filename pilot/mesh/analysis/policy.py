@@ -13,7 +13,7 @@ from pilot.config.selector import PolicyTargetReference
 from pilot.derive import derived
 from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.connection_policy import check_connections
-from pilot.mesh.analysis.policy_port import check_policy_ports
+from pilot.mesh.analysis.policy_port import check_policy_ports, check_port_levels
 from pilot.mesh.analysis.selector import (
     check_selector,
     check_selector_anywhere,
@@ -41,7 +41,10 @@ def _peer_keys(db: Mesh) -> tuple[ObjectKey, ...]:
 def peer_authentication_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
     """Return the problems between a PeerAuthentication and other objects."""
     policy = PEER_AUTHENTICATION.get(db, key)
-    return attribute(policy, below("spec.selector", _check_peer(db, policy))) if policy is not None else ()
+    if policy is None:
+        return ()
+    problems = (*below("spec.selector", _check_peer(db, policy)), *below("spec", check_port_levels(db, policy)))
+    return attribute(policy, problems)
 
 
 def _check_peer(db: Mesh, o: Object[PeerAuthentication]) -> Problems:

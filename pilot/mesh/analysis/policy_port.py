@@ -1,13 +1,15 @@
-"""Checks that the ports in AuthorizationPolicies are those of the workloads, and not those of their Services."""
+"""Checks that the ports in policies are those of the workloads, and not those of their Services."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
+from typing import Any
 
 from pilot.config.object import Object
 from pilot.config.problem import Problems, warning
 from pilot.config.security.authorization_policy import AuthorizationPolicy
+from pilot.config.security.peer_authentication import PeerAuthentication
 from pilot.derive import derived
 from pilot.mesh.registry.container_ports import PortsOfPod, ports_of_selected
 from pilot.mesh.registry.service_targets import selecting_targets
@@ -22,6 +24,41 @@ def check_policy_ports(db: Mesh, o: Object[AuthorizationPolicy]) -> Problems:
     lists = list(_port_lists(o.spec))
     if not lists or o.spec.target_ref is not None or o.spec.target_refs:
         return
+    targets = _service_ports(db, o)
+    for path, ports in lists:
+        for index, text in enumerate(ports):
+            number = int(text)
+            if number in targets and targets[number].isdisjoint(map(int, ports)):
+                remedy = " or ".join(map(str, sorted(targets[number])))
+                yield warning(
+                    "never-matches",
+                    f"{path}[{index}]",
+                    f"{text!r} matches no request, because ports are those of the workload, and {text} is a port of "
+                    f"its Service; write {remedy}",
+                )
+
+
+def check_port_levels(db: Mesh, o: Object[PeerAuthentication]) -> Problems:
+    """Yield a problem for each port with a mode that no selected workload has, but a Service of them.
+
+    Paths are below the spec.
+    """
+    if not o.spec.port_level_mtls:
+        return
+    targets = _service_ports(db, o)
+    for number in o.spec.port_level_mtls:
+        if number in targets:
+            remedy = " or ".join(map(str, sorted(targets[number])))
+            yield warning(
+                "no-effect",
+                f"portLevelMtls[{number}]",
+                f"the mode has no effect, because ports are those of the workload, and {number} is a port of its "
+                f"Service; write {remedy}",
+            )
+
+
+def _service_ports(db: Mesh, o: Object[Any]) -> dict[int, set[int]]:
+    """Return the ports of Services that no workload has that a policy selects, each with the ports of the workloads."""
     labels = o.spec.selector.match_labels if o.spec.selector is not None else {}
     targets: dict[int, set[int]] = {}
     used: set[int] = set()
@@ -30,17 +67,7 @@ def check_policy_ports(db: Mesh, o: Object[AuthorizationPolicy]) -> Problems:
         for number, target in _targets(db, o.namespace, pod):
             targets.setdefault(number, set()).add(target)
     used |= {target for numbers in targets.values() for target in numbers}
-    for path, ports in lists:
-        for index, text in enumerate(ports):
-            number = int(text)
-            if number in targets and number not in used and targets[number].isdisjoint(map(int, ports)):
-                remedy = " or ".join(map(str, sorted(targets[number])))
-                yield warning(
-                    "never-matches",
-                    f"{path}[{index}]",
-                    f"{text!r} matches no request, because ports are those of the workload, and {text} is a port of "
-                    f"its Service; write {remedy}",
-                )
+    return {number: targets[number] for number in targets.keys() - used}
 
 
 def _port_lists(spec: AuthorizationPolicy) -> Iterator[tuple[str, tuple[str, ...]]]:

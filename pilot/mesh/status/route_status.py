@@ -79,13 +79,21 @@ def build_conditions(
         hint = ""
         if reason == RejectionReason.NO_HOSTNAME and hostnames:
             names = dict.fromkeys(attachment.parent.hostname for attachment in resolved_listeners)
-            hint = did_you_mean(hostnames[0], list(names)[:_COMPARED])
+            hint = _suggest_hostname(hostnames[0], list(names)[:_COMPARED])
         rejection = Fault(str(reason), "; ".join(messages) + hint)
     bound = f"Route was valid, bound to {len(accepted)} parents" if len(accepted) > 1 else "Route was valid"
     return (
         condition("Accepted", rejection, "Accepted", bound),
         condition("ResolvedRefs", fault, "ResolvedRefs", "All references resolved"),
     )
+
+
+def _suggest_hostname(hostname: str, names: Sequence[str]) -> str:
+    """Return the end of the message for a hostname that no listener has, whose hostnames are `names`."""
+    if f"*.{hostname}" in names:
+        return f"; *.{hostname} does not include {hostname}, so add a listener with the hostname {hostname}"
+    label = hostname.partition(".")[0]
+    return did_you_mean(hostname, [name.replace("*", label, 1) for name in names])
 
 
 @derived

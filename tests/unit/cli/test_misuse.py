@@ -196,6 +196,16 @@ MISTAKES = [
         "No such command 'x'; commands of istioctl experimental are top-level commands here: pilotctl --help lists them",
     ),
     (
+        "pilotctl revision list",
+        2,
+        "No such command 'revision'; use pilotctl tag, or pilotctl version for the revisions of control planes",
+    ),
+    (
+        "pilotctl validate -f https://example.com/vs.yaml",
+        1,
+        "cannot read https://example.com/vs.yaml: it is a URL; download it first, for example with curl -O https://example.com/vs.yaml",
+    ),
+    (
         "pilotctl analyze --recursive vs.yaml",
         2,
         "No such option '--recursive'; directories are always read recursively",

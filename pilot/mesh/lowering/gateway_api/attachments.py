@@ -128,7 +128,10 @@ def find_rejection(
     if parent.hosts and (fault := _hostname_rejection(parent, route.namespace, hostnames or ("*",))):
         return fault
     if route.kind not in parent.kinds:
-        return Fault(RejectionReason.NOT_ALLOWED, f"kind {route.kind} is not allowed")
+        kinds = ", ".join(sorted(kind.name for kind in parent.kinds)) or "no routes"
+        listener = f'the listener "{parent.section}" with the protocol {parent.protocol} accepts {kinds}'
+        note = f"; {listener}" if parent.protocol else ""
+        return Fault(RejectionReason.NOT_ALLOWED, f"kind {route.kind} is not allowed{note}")
     return None
 
 

@@ -343,7 +343,11 @@ def test_service_selects_the_proxy_of_an_endpoint(text: str, namespace: str) -> 
     [
         ("svc/web", "", "no service 'web'; use NAME.NAMESPACE or the whole host\n"),
         ("svc/wbe", "a", "no service 'wbe' in namespace a\n"),
-        ("svc/empty.a", "", "no endpoint of the service empty.a.svc.cluster.local has a connected proxy\n"),
+        (
+            "svc/empty.a",
+            "",
+            "no endpoint of the service empty.a.svc.cluster.local has a connected proxy; pilotctl describe svc/empty.a.svc.cluster.local describes the service itself\n",
+        ),
     ],
 )
 def test_service_without_a_proxy_is_named(text: str, namespace: str, message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import yaml
 
 from pilot.config.mesh.mesh_config import MeshConfig
@@ -194,6 +195,22 @@ def test_a_policy_with_the_port_of_a_service_names_the_port_of_the_workload() ->
     assert findings(named, CART_V1, policy("{app: cart}", condition)) == [f"warning never-matches: {path}: {text}"]
 
 
+def test_a_mode_for_the_port_of_a_service_names_the_port_of_the_workload() -> None:
+    def peer(port: int) -> str:
+        return f"""
+apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata: {{name: cart, namespace: shop}}
+spec: {{selector: {{matchLabels: {{app: cart}}}}, portLevelMtls: {{{port}: {{mode: PERMISSIVE}}}}}}
+"""
+
+    assert findings(CART, CART_V1, peer(80)) == [
+        "warning no-effect: spec.portLevelMtls[80]: the mode has no effect, because ports are those of the workload, and "
+        "80 is a port of its Service; write 8080"
+    ]
+    assert findings(CART, CART_V1, peer(8080)) == []
+
+
 def test_a_policy_with_a_port_of_the_workload_is_not_reported() -> None:
     rules = "[{to: [{operation: {ports: ['8080']}}]}]"
     assert findings(CART, CART_V1, policy("{app: cart}", rules)) == []
@@ -291,6 +308,55 @@ def test_a_backend_of_another_namespace_without_a_grant_names_the_grant() -> Non
     assert findings(CART, OTHER, WEB, http_route(mirror))[0].startswith(
         "warning ref-not-permitted: spec.rules[1].filters[0].requestMirror.backendRef: Service other/cart "
     )
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "remedy"),
+    [
+        (
+            "",
+            "",
+            "in spec.from of ReferenceGrant other/all, HTTPRoute has the group ''; write 'gateway.networking.k8s.io'",
+        ),
+        (
+            "gateway.networking.k8s.io",
+            "v1",
+            "in spec.to of ReferenceGrant other/all, Service has the group 'v1'; write ''",
+        ),
+    ],
+)
+def test_a_grant_with_a_wrong_group_is_named(source: str, target: str, remedy: str) -> None:
+    grant = f"""
+apiVersion: gateway.networking.k8s.io/v1beta1
+kind: ReferenceGrant
+metadata: {{name: all, namespace: other}}
+spec:
+  from: [{{group: "{source}", kind: HTTPRoute, namespace: shop}}]
+  to: [{{group: "{target}", kind: Service}}]
+"""
+    foreign = "{backendRefs: [{name: cart, namespace: other, port: 80}]}"
+    assert findings(CART, OTHER, WEB, grant, http_route(foreign))[-1].endswith(f"allows its use; {remedy}")
+
+
+def test_a_route_of_a_kind_that_the_listener_does_not_accept_names_the_kinds() -> None:
+    route = (
+        http_route("{backendRefs: [{name: cart, port: 80}]}")
+        .replace("HTTPRoute", "TCPRoute")
+        .replace("/v1", "/v1alpha2")
+    )
+    assert findings(CART, WEB, route)[0].endswith(
+        'kind gateway.networking.k8s.io/TCPRoute is not allowed; the listener "http" with the protocol HTTP accepts '
+        "GRPCRoute, HTTPRoute"
+    )
+
+
+def test_the_domain_of_a_wildcard_listener_is_not_suggested_as_the_wildcard() -> None:
+    gateway = WEB.replace("name: http,", 'name: http, hostname: "*.x.com",')
+    route = http_route("{backendRefs: [{name: cart, port: 80}]}").replace("spec: {", "spec: {hostnames: [HOST], ")
+    assert findings(CART, gateway, route.replace("HOST", "x.com"))[0].endswith(
+        "; *.x.com does not include x.com, so add a listener with the hostname x.com"
+    )
+    assert findings(CART, gateway, route.replace("HOST", "shop.x.con"))[0].endswith("; did you mean shop.x.com?")
 
 
 def test_a_certificate_of_another_namespace_without_a_grant_has_one_finding() -> None:

@@ -44,10 +44,15 @@ LONGEST = 10.0
 
 
 class _Suspension:
-    """The number of responses that suspend garbage collection, and when the suspension started (monotonic time)."""
+    """The number of responses that suspend garbage collection, and when the suspension started (monotonic time).
+
+    `restores` is whether the suspension has disabled the collector. Otherwise it stays disabled for those who did, such
+    as the first load.
+    """
 
     users = 0
     since = 0.0
+    restores = False
 
 
 @contextlib.contextmanager
@@ -57,15 +62,15 @@ def without_collections() -> Iterator[None]:
     Otherwise the collector would repeatedly traverse the response's many objects and block the event loop. The objects
     form no reference cycles, so they are freed once the response has been written.
     """
-    if not _Suspension.users and gc.isenabled():
+    if not _Suspension.users:
+        _Suspension.restores, _Suspension.since = gc.isenabled(), time.monotonic()
         gc.disable()
-        _Suspension.since = time.monotonic()
-    elif time.monotonic() - _Suspension.since > LONGEST:
+    elif _Suspension.restores and time.monotonic() - _Suspension.since > LONGEST:
         gc.enable()
     _Suspension.users += 1
     try:
         yield
     finally:
         _Suspension.users -= 1
-        if not _Suspension.users:
+        if _Suspension.restores and not _Suspension.users:
             gc.enable()

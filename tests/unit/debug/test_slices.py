@@ -33,3 +33,13 @@ def test_collection_pauses_during_large_responses(monkeypatch: pytest.MonkeyPatc
         with without_collections():
             assert not gc.isenabled()
     assert gc.isenabled()
+
+
+def test_large_responses_do_not_resume_a_collection_that_others_suspended() -> None:
+    gc.disable()
+    try:
+        with without_collections():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

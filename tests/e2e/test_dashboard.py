@@ -151,7 +151,7 @@ async def test_older_change_that_causes_an_error_stays_on_the_first_page(page: A
         mesh.changes.record(number, [changed], 1, 0, 0)
     await page.locator(".recent li", has_text="added VirtualService b/r has an error").wait_for()
     assert await page.locator(".recent li").count() == 8
-    await page.locator("#recent h2 a", has_text="5 older changes").click()
+    await page.locator("#recent h2 a", has_text="5 more changes").click()
     await page.locator("#view .change").nth(12).wait_for()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.networking.virtual_service import Destination
 from pilot.config.problem import Problems, below, error, info, warning
+from pilot.lib.suggestion import closest
 from pilot.mesh.model.service import Service
 from pilot.mesh.registry.services import refs_by_hostname, service
 from pilot.mesh.tables.database import Mesh
@@ -16,6 +17,8 @@ LISTED = 10
 """Maximum number of subsets that a problem lists."""
 _MAX_PORTS, _MAX_NAMESPACES = 5, 3
 """Maximum numbers of ports, and of namespaces with a Service of the same name, that a problem lists."""
+_MAX_COMPARED = 30
+"""Maximum number of namespaces that are compared with that of a missing host."""
 
 
 def services_named(db: Mesh, hostname: str) -> tuple[Service, ...]:
@@ -55,8 +58,12 @@ def elsewhere(db: Mesh, hostname: str) -> str:
     domain = f"svc.{db.settings.registry.domain}"
     if rest.partition(".")[2] != domain:
         return ""
-    namespaces = sorted({key.namespace for key in SERVICE.keys(db, "named", name)})[:_MAX_NAMESPACES]
-    return f"; write {' or '.join(f'{name}.{namespace}.{domain}' for namespace in namespaces)}" if namespaces else ""
+    meant = rest.partition(".")[0]
+    namespaces = sorted({key.namespace for key in SERVICE.keys(db, "named", name)})
+    comparable = sorted(namespaces, key=lambda namespace: abs(len(namespace) - len(meant)))[:_MAX_COMPARED]
+    similar = closest(meant, comparable)
+    listed = [similar] if similar else namespaces[:_MAX_NAMESPACES]
+    return f"; write {' or '.join(f'{name}.{namespace}.{domain}' for namespace in listed)}" if listed else ""
 
 
 def _check_port(services: tuple[Service, ...], to: Destination, effect: str) -> Problems:

@@ -130,7 +130,7 @@ export function recentChanges(state) {
   const { changes } = state, causes = new Set(causesIn(state).slice(0, MOST_CAUSES)), others = Math.max(0, RECENT - causes.size);
   const first = new Set(changes.filter((change) => !causes.has(change)).slice(0, others)), shown = changes.filter((change) => causes.has(change) || first.has(change)), rest = changes.length - shown.length;
   return [
-    h("h2", {}, link(to("changes"), "What changed"), rest ? h("small", {}, link(to("changes"), `${count(rest, "older change")}`)) : null),
+    h("h2", {}, link(to("changes"), "What changed"), rest ? h("small", {}, link(to("changes"), `${count(rest, "more change")}`)) : null),
     changes.length ? list(shown, (change) => h("li", {}, h("time", {}, clock(change.time, true)), h("span", { class: "what" }, brief(change, state)), delivery(change, state.fleet)), "recent") : h("p", { class: "none" }, "Nothing has changed since the control plane started."),
   ];
 }

@@ -769,6 +769,13 @@ def test_missing_host_is_named_with_the_namespaces_that_have_it() -> None:
     }
 
 
+def test_missing_host_is_named_with_the_most_similar_namespace_that_has_it() -> None:
+    spec = "{clusterIP: 10.96.0.5, ports: [{name: http, port: 80}]}"
+    carts = [make("Service", "cart", spec, namespace) for namespace in ("shop", "test", "other")]
+    problems = problems_of(world(*carts, vs(f"{{hosts: [b.com], {to('cart.shp.svc.cluster.local')}}}")))
+    assert problems[0].message.endswith("so requests get 503; write cart.shop.svc.cluster.local")
+
+
 def test_similar_hostname_of_a_listener_is_suggested() -> None:
     version = "gateway.networking.k8s.io/v1"
     listeners = "{name: a, port: 80, protocol: HTTP, hostname: shop.x.com}, {name: b, port: 81, protocol: HTTP, hostname: y.org}"

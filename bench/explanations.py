@@ -94,7 +94,7 @@ def _entries(change: Change) -> list[Plain]:
 def _shares_host(change: Change) -> bool:
     """Return whether a host that several ServiceEntries of a namespace declare occurs in the change.
 
-    Only one side may have the listener or the routes of a port of such a host.
+    Only one side may have the listener, the routes or the inbound cluster of a port of such a host.
     """
     declared: dict[tuple[str, str], list[Plain]] = collections.defaultdict(list)
     for entry in _entries(change):
@@ -107,7 +107,7 @@ def _shares_host(change: Change) -> bool:
         ports[port["number"]].add(port.get("protocol", ""))
     # A port with several protocols has several listeners, and only istiod may merge it into that of other services.
     candidates = [number for number, protocols in ports.items() if not change.both or len(protocols) > 1]
-    of_port = any(re.search(rf"(^|_){number}$", change.name) for number in candidates)
+    of_port = any(re.search(rf"(^|_){number}$|^inbound\|{number}\|", change.name) for number in candidates)
     return of_port or any(host in text for host in shared for text in texts)
 
 

@@ -22,6 +22,8 @@ MAX_SUGGESTIONS = 10
 _LONGEST_VALUE = 60
 _MAX_PAIRS = 3
 _PLAIN = re.compile(r"[A-Za-z/][-\w./]*", re.ASCII)
+_SCALARS = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null"})
+"""Words that YAML does not read as strings, in lower case."""
 _PATH_PART = re.compile(r"([^.\[\]]+)|\[([^\]]*)\]?")
 _LABELS = ("matchLabels", "labels")
 Fits = Callable[[str, Any], bool]
@@ -97,6 +99,9 @@ def _field_hint(name: str, messages: Sequence[_Message]) -> str:
             return f"; write {labels}: {{{_shown(name)}: {_shown(content)}}}"
         if isinstance(content, dict) and name in _LABELS:
             return f"; did you mean {labels}?"
+    for field, kind in messages[-2].fields.items() if len(messages) > 1 else ():
+        if isinstance(kind, mi.StructType) and name in fields(kind.cls):
+            return f"; it is a field of {f'{messages[-2].path}.{field}'.lstrip('.')}: move it there"
     for field, kind in own.fields.items():
         if isinstance(kind, mi.StructType) and name in fields(kind.cls):
             return f"; did you mean {field}.{name}?"
@@ -155,4 +160,5 @@ def list_hint(value: Any) -> str:
 def _shown(value: Any) -> str:
     """Return a value as in YAML."""
     text = cut(value, _LONGEST_VALUE) if isinstance(value, str) else value
-    return text if isinstance(text, str) and _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+    is_plain = isinstance(text, str) and _PLAIN.fullmatch(text) and text.lower() not in _SCALARS
+    return text if is_plain else json.dumps(text, ensure_ascii=False)

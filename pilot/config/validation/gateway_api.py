@@ -264,3 +264,6 @@ def _check_listener(listener: Listener) -> Problems:
     if listener.protocol == "HTTPS" and listener.tls is None:
         text = "HTTPS requires TLS settings; name the Secret with the certificate in certificateRefs"
         yield warning("tls-needed", "tls", text)
+    if listener.protocol == "HTTPS" and listener.tls is not None and listener.tls.mode == "Passthrough":
+        text = "API servers require Terminate for the protocol HTTPS; use the protocol TLS to pass connections through"
+        yield warning("bad-mode", "tls.mode", text)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch
@@ -11,6 +12,7 @@ from pilot.envoy.envoy_filter.patch_limit import STEP, Steps
 from pilot.envoy.envoy_filter.patch_list import change_list
 from pilot.envoy.envoy_filter.patch_match import matches_host, matches_route, matches_routes, names_route
 from pilot.envoy.envoy_filter.patch_merge import merge_value
+from pilot.lib.protobuf.fault import Violation
 from pilot.mesh.model.facets import PatchFacet
 
 
@@ -19,7 +21,7 @@ def patch_routes(config: Any, patches: Sequence[ParsedPatch], facet: PatchFacet,
     matching = [patch for patch in patches if matches_routes(patch.match.route_configuration, config.name, facet)]
     patch_configuration(config, matching, effects)
     yield from patch_hosts(config.virtual_hosts, matching, effects)
-    add_hosts(config, matching, effects)
+    add_hosts(config, matching, effects, domains_of(config.virtual_hosts))
 
 
 def patch_configuration(config: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
@@ -46,12 +48,31 @@ def patch_hosts(hosts: Any, patches: Sequence[ParsedPatch], effects: Effects) ->
         yield
 
 
-def add_hosts(config: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
-    """Add the virtual hosts that patches add to a route configuration."""
-    for patch in patches:
-        if patch.apply_to == "VIRTUAL_HOST" and patch.operation == "ADD":
-            config.virtual_hosts.add().CopyFrom(patch.value)
-            effects.record_applied(patch)
+def adds_host(patch: ParsedPatch) -> bool:
+    """Return whether a patch adds a virtual host."""
+    return patch.apply_to == "VIRTUAL_HOST" and patch.operation == "ADD"
+
+
+def domains_of(hosts: Iterable[Any]) -> set[str]:
+    """Return the domains of virtual hosts in lower case, as Envoy compares them."""
+    return {domain.lower() for host in hosts for domain in host.domains}
+
+
+def add_hosts(config: Any, patches: Sequence[ParsedPatch], effects: Effects, domains: AbstractSet[str]) -> None:
+    """Add the virtual hosts that patches add to a route configuration, whose virtual hosts have `domains`.
+
+    Envoy rejects a route configuration in which a domain is repeated, so virtual hosts that repeat one are omitted.
+    """
+    used = set(domains)
+    for patch in filter(adds_host, patches):
+        own = domains_of((patch.value,))
+        if repeated := sorted(own & used):
+            text = f"another virtual host of {config.name or 'the route configuration'} has the domain {repeated[0]}"
+            effects.record_misfit(patch, Violation("repeated-domain", ("domains",), text))
+            continue
+        used |= own
+        config.virtual_hosts.add().CopyFrom(patch.value)
+        effects.record_applied(patch)
 
 
 def _patch_host(host: Any, patches: Sequence[ParsedPatch], effects: Effects) -> bool:

@@ -11,12 +11,19 @@ from typing import Any, NamedTuple
 
 from envoy.config.route.v3 import route_pb2
 
-from pilot.derive import derived_in_steps
+from pilot.derive import derived, derived_in_steps
 from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch, patch
 from pilot.envoy.envoy_filter.patch_effects import Effects, Misfit
 from pilot.envoy.envoy_filter.patch_limit import limit_patches
 from pilot.envoy.envoy_filter.patch_match import host_texts, matches_routes
-from pilot.envoy.envoy_filter.patch_routes import add_hosts, patch_configuration, patch_hosts, patch_routes
+from pilot.envoy.envoy_filter.patch_routes import (
+    add_hosts,
+    adds_host,
+    domains_of,
+    patch_configuration,
+    patch_hosts,
+    patch_routes,
+)
 from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import ROUTE
 from pilot.mesh.model.facets import PatchFacet, PatchKey
@@ -64,11 +71,7 @@ def patch_pieces(
         yield from patch_routes(head, limit_patches(matching, _counter(head.virtual_hosts), effects), facet, effects)
         return Resource.of(ROUTE, head) if effects.applied else original
     patch_configuration(head, matching, effects)
-    host_patches = [
-        patch
-        for patch in matching
-        if patch.apply_to != "ROUTE_CONFIGURATION" and (patch.apply_to, patch.operation) != ("VIRTUAL_HOST", "ADD")
-    ]
+    host_patches = [patch for patch in matching if patch.apply_to != "ROUTE_CONFIGURATION" and not adds_host(patch)]
     for index in range(len(pieces) - 1, -1, -1):
         applicable = _applicable_patches(pieces[index], host_patches) if pieces[index] else ()
         if applicable:
@@ -76,10 +79,16 @@ def patch_pieces(
             effects.update(patched.applied, patched.misfits)
             pieces[index] = patched.data
     yield from patch_hosts(head.virtual_hosts, host_patches, effects)
-    added = route_pb2.RouteConfiguration()
-    add_hosts(added, matching, effects)
+    added = route_pb2.RouteConfiguration(name=head.name)
+    if any(map(adds_host, matching)):
+        domains = domains_of(head.virtual_hosts)
+        for piece in filter(None, pieces):
+            domains |= _domains(db, RoutePiece(piece))
+            yield
+        add_hosts(added, matching, effects, domains)
     if not effects.applied:
         return original
+    added.ClearField("name")
     pieces.append(added.SerializeToString(deterministic=True))
     return Resource(
         head.name, ROUTE, head.SerializeToString(deterministic=True), extra_pieces=tuple(filter(None, pieces))
@@ -109,6 +118,11 @@ def _patched_piece(db: Mesh, piece: RoutePiece, patches: tuple[PatchKey, ...]) -
     yield from patch_hosts(hosts.virtual_hosts, limited, effects)
     data = hosts.SerializeToString(deterministic=True) if effects.applied else piece.data
     return PatchedPiece(data, tuple(effects.applied), tuple(effects.misfits))
+
+
+@derived
+def _domains(db: Mesh, piece: RoutePiece) -> frozenset[str]:
+    return frozenset(domains_of(route_pb2.RouteConfiguration.FromString(piece.data).virtual_hosts))
 
 
 def _counter(hosts: Sequence[Any]) -> Callable[[ParsedPatch], int]:

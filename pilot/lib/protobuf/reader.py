@@ -234,9 +234,11 @@ class _Reading:
         kind = find_type(name_in(url)) if not removed else None
         if kind is None:
             if removed:
-                hint = "; Envoy removed the v2 API"
+                successor = _FILTER.sub(r"envoy.extensions.filters.\1.\2.v3.\3", name_in(url))
+                is_known = successor != name_in(url) and find_type(successor) is not None
+                hint = f"; Envoy removed the v2 API{f': write {_PREFIX}{successor}' if is_known else ''}"
             elif self._suggests and (similar := similar_type(name_in(url))):
-                hint = f"; did you mean type.googleapis.com/{similar}?"
+                hint = f"; did you mean {_PREFIX}{similar}?"
             else:
                 hint = ""
             self._suggests = False  # once per message, because it takes milliseconds
@@ -420,6 +422,9 @@ def _kind_of(value: Any) -> str:
 _EXAMPLE = "type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua"
 _REMOVED = re.compile(r"envoy\..*\.v2(alpha\d*)?\.", re.ASCII)
 """Matches the types that Envoy has removed."""
+_FILTER = re.compile(r"^envoy\.config\.filter\.(http|network)\.(\w+)\.v2\w*\.(\w+)$", re.ASCII)
+"""Matches the removed types of filters."""
+_PREFIX = "type.googleapis.com/"
 _FIELDS_BEFORE = re.compile(r"^(Failed to parse \w+ field: )+", re.ASCII)
 _PLACE_AFTER = re.compile(r"\.? at [\w.\[\]]+$", re.ASCII)
 

@@ -82,7 +82,7 @@ def _class_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
     names = [*built_in, *(class_key.name for class_key in GATEWAY_CLASS.all_keys(db))]
     suggestion = did_you_mean(name, names)
     text = f"there is no GatewayClass {name}, so the Gateway has no effect{suggestion}; there are {', '.join(names)}"
-    build = warning if suggestion else info
+    build = warning if suggestion or name.startswith("istio") else info
     return attribute(gateway, (build("class-not-found", "spec.gatewayClassName", text),))
 
 

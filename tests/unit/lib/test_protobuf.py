@@ -176,7 +176,7 @@ BUFFER_FIELDS = f"'@type': x/{BUFFER}, max_request_bytes: 7"
         ),
         (
             "filters: [{typed_config: {'@type': x/envoy.config.filter.http.buffer.v2.Buffer}}]",
-            "filters[0].typed_config.@type: unknown type x/envoy.config.filter.http.buffer.v2.Buffer; Envoy removed the v2 API",
+            "filters[0].typed_config.@type: unknown type x/envoy.config.filter.http.buffer.v2.Buffer; Envoy removed the v2 API: write type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer",
         ),
         (
             "filters: [{typed_config: {'@type': x/google.protobuf.Duration}}]",

@@ -113,6 +113,10 @@ def _absent(db: Mesh, kind: GroupKind, target: ObjectKey) -> Fault | None:
     )
 
 
+_PROTOCOLS = {"TLSRoute": "TLS", "TCPRoute": "TCP or TLS", "UDPRoute": "UDP"}
+"""The protocols of listeners for routes of a kind."""
+
+
 def find_rejection(
     parent: Parent, route: RouteKey, ref: ParentReference, hostnames: tuple[str, ...], sections: Sequence[str]
 ) -> Fault | None:
@@ -130,7 +134,11 @@ def find_rejection(
     if route.kind not in parent.kinds:
         kinds = ", ".join(sorted(kind.name for kind in parent.kinds)) or "no routes"
         listener = f'the listener "{parent.section}" with the protocol {parent.protocol} accepts {kinds}'
-        note = f"; {listener}" if parent.protocol else ""
+        protocols = _PROTOCOLS.get(route.kind.name, "")
+        remedy = f"; a {route.kind.name} requires the protocol {protocols}" if protocols else ""
+        note = (
+            f"; {listener}{remedy if parent.protocol not in protocols.split(' or ') else ''}" if parent.protocol else ""
+        )
         return Fault(RejectionReason.NOT_ALLOWED, f"kind {route.kind} is not allowed{note}")
     return None
 

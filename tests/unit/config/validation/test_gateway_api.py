@@ -99,6 +99,10 @@ def test_references_need_names(kind: str) -> None:
             ],
         ),
         (
+            "{gatewayClassName: istio, listeners: [{name: a, port: 443, protocol: HTTPS, tls: {mode: Passthrough}}]}",
+            ["warning spec.listeners[0].tls.mode"],
+        ),
+        (
             "{gatewayClassName: istio, listeners: [{name: a, port: 80, protocol: HTTP}, {name: a, port: 81, protocol: HTTP}]}",
             ["error spec.listeners[0].name", "error spec.listeners[1].name"],
         ),

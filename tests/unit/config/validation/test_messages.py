@@ -268,6 +268,11 @@ SECURITY = "security.istio.io/v1"
         (route(", match: [{uri: {prefix: '/api/*'}}]"), "only values with * match; write {prefix: /api/}"),
         (route(", match: [{uri: {exact: api}}]"), "paths begin with /, so no request matches; write {exact: /api}"),
         (route(", headers: {request: {add: [{name: x-a, value: b}]}}"), "got a list: write {x-a: b}"),
+        (route(", headers: {request: {add: [{name: x-a, value: 'true'}]}}"), 'got a list: write {x-a: "true"}'),
+        (
+            messages_for("DestinationRule", "{host: a, trafficPolicy: {connectionPool: {http: {maxConnections: 1}}}}"),
+            "it is a field of trafficPolicy.connectionPool.tcp: move it there",
+        ),
         (route(", headers: {request: {set: {'x user': a}}}"), "'x user' is not a valid header name"),
         (route(", headers: {request: {set: {':path': a}}}"), "to change the path, use rewrite: {uri: /x}"),
         (messages_for("AuthorizationPolicy", "{action: Deny}", SECURITY), "got 'Deny'; did you mean DENY?"),

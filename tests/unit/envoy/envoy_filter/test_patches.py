@@ -364,6 +364,22 @@ def test_filter_chain_with_the_match_of_another_is_skipped() -> None:
     assert mesh.problems("one") == [("repeated-match", "spec.configPatches[1].patch.value.filter_chain_match")]
 
 
+HOST = (
+    "{applyTo: VIRTUAL_HOST, match: {context: SIDECAR_OUTBOUND}, patch: {operation: ADD, "
+    "value: {name: NAME, domains: [DOMAIN], routes: [{match: {prefix: /}, direct_response: {status: 204}}]}}}"
+)
+
+
+def test_virtual_host_with_a_domain_of_another_is_skipped() -> None:
+    """Envoy rejects a route configuration with a repeated domain."""
+    hosts = (("x", "a.com"), ("y", "A.com"), ("z", f"{API}"), ("w", "'*'"), ("v", "b.com"))
+    mesh = FilteredMesh(envoy_filter("one", *(HOST.replace("NAME", n).replace("DOMAIN", d) for n, d in hosts)))
+    names = [host["name"] for host in mesh.plain(ROUTE, "80")["virtualHosts"]]
+    assert [name for name in names if name in "xyzwv"] == ["x", "v"]
+    place = "spec.configPatches[{}].patch.value.domains"
+    assert mesh.problems("one") == [("repeated-domain", place.format(number)) for number in (1, 2, 3)]
+
+
 def test_filter_without_proxies_has_no_problems() -> None:
     mesh = FilteredMesh(envoy_filter("one", merge("3s", "cluster: {name: x}"), namespace="empty"))
     assert mesh.problems("one", "empty") == []

@@ -728,6 +728,13 @@ K8S_GATEWAY = "{gatewayClassName: CLASS, listeners: [{name: http, port: 80, prot
             "spec.gatewayClassName",
             "did you mean istio?; there are istio, istio-remote",
         ),
+        (
+            "Gateway",
+            K8S_GATEWAY.replace("CLASS", "istio-ingress"),
+            "class-not-found",
+            "spec.gatewayClassName",
+            "so the Gateway has no effect; there are istio, istio-remote",
+        ),
     ],
 )
 def test_finding_about_a_route_names_the_route(kind: str, spec: str, code: str, path: str, end: str) -> None:

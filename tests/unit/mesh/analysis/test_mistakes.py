@@ -346,7 +346,7 @@ def test_a_route_of_a_kind_that_the_listener_does_not_accept_names_the_kinds() -
     )
     assert findings(CART, WEB, route)[0].endswith(
         'kind gateway.networking.k8s.io/TCPRoute is not allowed; the listener "http" with the protocol HTTP accepts '
-        "GRPCRoute, HTTPRoute"
+        "GRPCRoute, HTTPRoute; a TCPRoute requires the protocol TCP or TLS"
     )
 
 

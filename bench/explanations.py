@@ -164,6 +164,17 @@ def _select_with_equal_age(change: Change) -> bool:
     return is_derived and max(namespaces.values(), default=0) > 1
 
 
+def _canonical_of_equal_age(change: Change) -> bool:
+    """Return whether several ServiceEntries of the same host were created in the same second."""
+    created = collections.Counter(
+        (host, str(entry["metadata"].get("creationTimestamp")))
+        for entry in _entries(change)
+        for host in set(entry["spec"]["hosts"])
+        if change.name.endswith(f"/{host}")
+    )
+    return max(created.values(), default=0) > 1
+
+
 def _applies_policies_outbound(change: Change) -> bool:
     """Return whether only istiod applies policies to connections to a wildcard host, and nothing else differs."""
 
@@ -264,6 +275,11 @@ EXPLANATIONS = (
         _select_with_equal_age,
     ),
     Explanation(
+        "several ServiceEntries of a host that were created in the same second",
+        r"^ztunnel WDS service\.canonical$",
+        _canonical_of_equal_age,
+    ),
+    Explanation(
         "a workload with AuthorizationPolicies connects over TLS to a wildcard host",
         r"^sidecar LDS filterChains\[\]\.filters(#order|\[envoy\.filters\.network\.rbac\])",
         _applies_policies_outbound,
@@ -286,5 +302,5 @@ EXPLANATIONS = (
     Explanation("a ServiceEntry has several addresses", r"RDS .*domains", _domains_of_entry),
     Explanation("several ServiceEntries with the same host have the same address", r"NDS .*ips", _repeats_addresses),
     Explanation("a Sidecar imports a host with several addresses by its exact name", r"(L|N)DS ", _imports_exact_host),
-    Explanation("several ServiceEntries of a namespace have the same host", r"(C|E|L|N|R)DS ", _shares_host),
+    Explanation("several ServiceEntries of a namespace have the same host", r" (C|E|L|N|R|W)DS ", _shares_host),
 )

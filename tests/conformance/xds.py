@@ -27,7 +27,7 @@ from tests.conformance.server import Server
 HERE = pathlib.Path(__file__).parent
 MESHES = HERE / "meshes"
 FLOORS = HERE / "floors.toml"
-STEP_SECONDS = 0.4
+STEP_SECONDS = 1.0
 """Time after a step in which its changes arrive: the server watches its files, and debounces."""
 States = dict[tuple[str, str], State]
 

@@ -88,7 +88,7 @@ _DIRECTORIES = "directories are always read recursively"
 HINTS = {
     "experimental": "commands of istioctl experimental are top-level commands here: pilotctl --help lists them",
     "x": "commands of istioctl experimental are top-level commands here: pilotctl --help lists them",
-    "revision": "use pilotctl tag, or pilotctl version for the revisions of control planes",
+    "revision": "use pilotctl tag",
     "help": "use pilotctl --help or pilotctl COMMAND --help",
     "get": "kubectl get shows the objects of a cluster, and pilotctl internal-debug configz those in force",
     "injector": _NO_INJECTOR,

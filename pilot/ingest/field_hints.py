@@ -99,15 +99,15 @@ def _field_hint(name: str, messages: Sequence[_Message]) -> str:
             return f"; write {labels}: {{{_shown(name)}: {_shown(content)}}}"
         if isinstance(content, dict) and name in _LABELS:
             return f"; did you mean {labels}?"
-    for field, kind in messages[-2].fields.items() if len(messages) > 1 else ():
-        if isinstance(kind, mi.StructType) and name in fields(kind.cls):
-            return f"; it is a field of {f'{messages[-2].path}.{field}'.lstrip('.')}: move it there"
     for field, kind in own.fields.items():
         if isinstance(kind, mi.StructType) and name in fields(kind.cls):
             return f"; did you mean {field}.{name}?"
         item = present(kind.item_type) if isinstance(kind, mi.VarTupleType) else None
         if isinstance(item, mi.StructType) and name in fields(item.cls):
             return f"; it is a field of the items of {field}: indent it below {field}:, and begin it with -"
+    for field, kind in messages[-2].fields.items() if len(messages) > 1 else ():
+        if isinstance(kind, mi.StructType) and name in fields(kind.cls):
+            return f"; it is a field of {f'{messages[-2].path}.{field}'.lstrip('.')}: move it there"
     return ""
 
 

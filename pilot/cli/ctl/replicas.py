@@ -113,7 +113,7 @@ class Replicas:
         raise UnknownProxyError(f"no connected proxy{place} matches {name!r} at any replica that answers{remark}")
 
     def describe_missing_namespace(self, namespace: str | None) -> str:
-        """Return a remark on a namespace, if one is given, in which no proxy is, as `connected_proxies` does."""
+        """Return a remark on a namespace without proxies, or "" if none is given. See `connected_proxies`."""
         return describe_missing_namespace(namespace, self.get("connections")) if namespace else ""
 
     def notes(self) -> list[str]:

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.networking.virtual_service import Destination
 from pilot.config.problem import Problems, below, error, info, warning
-from pilot.lib.suggestion import closest
 from pilot.mesh.model.service import Service
 from pilot.mesh.registry.services import refs_by_hostname, service
 from pilot.mesh.tables.database import Mesh
@@ -15,10 +14,8 @@ from pilot.mesh.traffic.destination_rules import defined_subsets
 
 LISTED = 10
 """Maximum number of subsets that a problem lists."""
-_MAX_PORTS, _MAX_NAMESPACES = 5, 3
-"""Maximum numbers of ports, and of namespaces with a Service of the same name, that a problem lists."""
-_MAX_COMPARED = 30
-"""Maximum number of namespaces that are compared with that of a missing host."""
+_MAX_PORTS, _MAX_ELSEWHERE = 5, 3
+"""Maximum numbers of ports, and of Services with the name of a missing one, that a problem lists."""
 
 
 def services_named(db: Mesh, hostname: str) -> tuple[Service, ...]:
@@ -53,17 +50,19 @@ def check_destination(db: Mesh, to: Destination | None, clients: Iterable[str], 
 
 
 def elsewhere(db: Mesh, hostname: str) -> str:
-    """Return a hint on the Services that have the same name as a missing one in other namespaces, or ""."""
+    """Return a hint on the Services that have the same name as a missing one in other namespaces.
+
+    Return "" if there are none, or so many that the one that is meant is not obvious.
+    """
     name, _, rest = hostname.partition(".")
     domain = f"svc.{db.settings.registry.domain}"
     if rest.partition(".")[2] != domain:
         return ""
-    meant = rest.partition(".")[0]
-    namespaces = sorted({key.namespace for key in SERVICE.keys(db, "named", name)})
-    comparable = sorted(namespaces, key=lambda namespace: abs(len(namespace) - len(meant)))[:_MAX_COMPARED]
-    similar = closest(meant, comparable)
-    listed = [similar] if similar else namespaces[:_MAX_NAMESPACES]
-    return f"; write {' or '.join(f'{name}.{namespace}.{domain}' for namespace in listed)}" if listed else ""
+    keys = SERVICE.keys(db, "named", name)
+    if not 0 < len(keys) <= _MAX_ELSEWHERE:
+        return ""
+    hosts = sorted({f"{name}.{key.namespace}.{domain}" for key in keys})
+    return f"; write {' or '.join(hosts)}"
 
 
 def _check_port(services: tuple[Service, ...], to: Destination, effect: str) -> Problems:

@@ -29,13 +29,8 @@ def check_policy_ports(db: Mesh, o: Object[AuthorizationPolicy]) -> Problems:
         for index, text in enumerate(ports):
             number = int(text)
             if number in targets and targets[number].isdisjoint(map(int, ports)):
-                remedy = " or ".join(map(str, sorted(targets[number])))
-                yield warning(
-                    "never-matches",
-                    f"{path}[{index}]",
-                    f"{text!r} matches no request, because ports are those of the workload, and {text} is a port of "
-                    f"its Service; write {remedy}",
-                )
+                message = f"{text!r} matches no request, {_reason(number, targets[number])}"
+                yield warning("never-matches", f"{path}[{index}]", message)
 
 
 def check_port_levels(db: Mesh, o: Object[PeerAuthentication]) -> Problems:
@@ -48,17 +43,18 @@ def check_port_levels(db: Mesh, o: Object[PeerAuthentication]) -> Problems:
     targets = _service_ports(db, o)
     for number in o.spec.port_level_mtls:
         if number in targets:
-            remedy = " or ".join(map(str, sorted(targets[number])))
-            yield warning(
-                "no-effect",
-                f"portLevelMtls[{number}]",
-                f"the mode has no effect, because ports are those of the workload, and {number} is a port of its "
-                f"Service; write {remedy}",
-            )
+            message = f"the mode has no effect, {_reason(number, targets[number])}"
+            yield warning("no-effect", f"portLevelMtls[{number}]", message)
+
+
+def _reason(number: int, targets: set[int]) -> str:
+    """Return why a port of a Service has no effect, and the ports of the workloads to write instead."""
+    instead = " or ".join(map(str, sorted(targets)))
+    return f"because ports are those of the workload, and {number} is a port of its Service; write {instead}"
 
 
 def _service_ports(db: Mesh, o: Object[Any]) -> dict[int, set[int]]:
-    """Return the ports of Services that no workload has that a policy selects, each with the ports of the workloads."""
+    """Return the ports that only the Services of the selected workloads have, each with the ports of the workloads."""
     labels = o.spec.selector.match_labels if o.spec.selector is not None else {}
     targets: dict[int, set[int]] = {}
     used: set[int] = set()

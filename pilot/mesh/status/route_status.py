@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from pilot.config.gateway_api.reference import ParentReference
@@ -19,8 +19,8 @@ from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.nacks import nack_condition, nacks_of
 
 _BY_SPECIFICITY = list(RejectionReason)
-_COMPARED = 30
-"""Maximum number of listeners whose hostnames are compared with that of a route."""
+_COMPARED = 3
+"""Maximum number of hostnames of listeners that are compared with that of a route, for each of its parents."""
 Place = tuple[str, str]
 """A listener: the name of its Istio Gateway in VirtualServices, and its section name."""
 
@@ -78,8 +78,8 @@ def build_conditions(
         messages = dict.fromkeys(fault.message for fault in rejections if fault.reason == reason)
         hint = ""
         if reason == RejectionReason.NO_HOSTNAME and hostnames:
-            names = dict.fromkeys(attachment.parent.hostname for attachment in resolved_listeners)
-            hint = _suggest_hostname(hostnames[0], list(names)[:_COMPARED])
+            names = {attachment.parent.hostname for attachment in resolved_listeners}
+            hint = _suggest_hostname(hostnames[0], names)
         rejection = Fault(str(reason), "; ".join(messages) + hint)
     bound = f"Route was valid, bound to {len(accepted)} parents" if len(accepted) > 1 else "Route was valid"
     return (
@@ -88,12 +88,13 @@ def build_conditions(
     )
 
 
-def _suggest_hostname(hostname: str, names: Sequence[str]) -> str:
+def _suggest_hostname(hostname: str, names: Set[str]) -> str:
     """Return the end of the message for a hostname that no listener has, whose hostnames are `names`."""
     if f"*.{hostname}" in names:
         return f"; *.{hostname} does not include {hostname}, so add a listener with the hostname {hostname}"
     label = hostname.partition(".")[0]
-    return did_you_mean(hostname, [name.replace("*", label, 1) for name in names])
+    meant = (name.replace("*", label, 1) for name in names)
+    return did_you_mean(hostname, sorted(meant, key=lambda name: (abs(len(name) - len(hostname)), name))[:_COMPARED])
 
 
 @derived

@@ -198,7 +198,7 @@ MISTAKES = [
     (
         "pilotctl revision list",
         2,
-        "No such command 'revision'; use pilotctl tag, or pilotctl version for the revisions of control planes",
+        "No such command 'revision'; use pilotctl tag",
     ),
     (
         "pilotctl validate -f https://example.com/vs.yaml",

@@ -113,7 +113,7 @@ def _absent(db: Mesh, kind: GroupKind, target: ObjectKey) -> Fault | None:
     )
 
 
-_PROTOCOLS = {"TLSRoute": "TLS", "TCPRoute": "TCP or TLS", "UDPRoute": "UDP"}
+_PROTOCOLS = {"TLSRoute": ("TLS",), "TCPRoute": ("TCP", "TLS"), "UDPRoute": ("UDP",)}
 """The protocols of listeners for routes of a kind."""
 
 
@@ -132,15 +132,20 @@ def find_rejection(
     if parent.hosts and (fault := _hostname_rejection(parent, route.namespace, hostnames or ("*",))):
         return fault
     if route.kind not in parent.kinds:
-        kinds = ", ".join(sorted(kind.name for kind in parent.kinds)) or "no routes"
-        listener = f'the listener "{parent.section}" with the protocol {parent.protocol} accepts {kinds}'
-        protocols = _PROTOCOLS.get(route.kind.name, "")
-        remedy = f"; a {route.kind.name} requires the protocol {protocols}" if protocols else ""
-        note = (
-            f"; {listener}{remedy if parent.protocol not in protocols.split(' or ') else ''}" if parent.protocol else ""
-        )
-        return Fault(RejectionReason.NOT_ALLOWED, f"kind {route.kind} is not allowed{note}")
+        return Fault(RejectionReason.NOT_ALLOWED, f"kind {route.kind} is not allowed{_describe_kinds(parent, route)}")
     return None
+
+
+def _describe_kinds(parent: Parent, route: RouteKey) -> str:
+    """Return the end of the message about a route whose kind a listener does not accept. The mesh has no protocol."""
+    if not parent.protocol:
+        return ""
+    kinds = ", ".join(sorted(kind.name for kind in parent.kinds)) or "no routes"
+    text = f'; the listener "{parent.section}" with the protocol {parent.protocol} accepts {kinds}'
+    required = _PROTOCOLS.get(route.kind.name, ())
+    if not required or parent.protocol in required:
+        return text
+    return f"{text}; a {route.kind.name} requires the protocol {' or '.join(required)}"
 
 
 def _hostname_rejection(parent: Parent, namespace: str, hostnames: tuple[str, ...]) -> Fault | None:

@@ -275,7 +275,7 @@ EXPLANATIONS = (
         _select_with_equal_age,
     ),
     Explanation(
-        "several ServiceEntries of a host that were created in the same second",
+        "several ServiceEntries of different namespaces with the same host were created in the same second",
         r"^ztunnel WDS service\.canonical$",
         _canonical_of_equal_age,
     ),

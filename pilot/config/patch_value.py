@@ -32,7 +32,6 @@ TYPES: Mapping[str, type[Any]] = {
     "BOOTSTRAP": bootstrap_pb2.Bootstrap,
 }
 """Mapping from `applyTo` to the type of the message that a patch changes."""
-_FILTERS = frozenset(("LISTENER_FILTER", "NETWORK_FILTER", "HTTP_FILTER"))
 
 
 def read_patch_value(
@@ -59,6 +58,4 @@ def read_patch_value_in_steps(
                 faults.append(fault)
                 if len(faults) == MAX_FAULTS:
                     break
-    if not faults and operation not in MERGES and apply_to in _FILTERS and not message.WhichOneof("config_type"):
-        faults = [Violation("missing-field", (), "a filter without typed_config, which Envoy rejects")]
     return message, [fault._replace(place=as_written(fault.place, plain)) for fault in faults]

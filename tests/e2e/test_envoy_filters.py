@@ -1,14 +1,16 @@
-"""EnvoyFilters in a stock Envoy: each context and operation, checked in its config dump and by a client."""
+"""EnvoyFilters in a stock Envoy: the rules of values, each context and operation, checked in its config dump and by a client."""
 
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from testing.processes.patched_gateway import Case, PatchedGateway
-from testing.processes.process import eventually
+from testing.processes.process import envoy_binary, eventually
+from testing.tables import envoy_rule_cases
 from testing.tables.envoy_filter_cases import CASES
 
 
@@ -40,3 +42,14 @@ def test_every_patch_matches(edge: PatchedGateway) -> None:
 
 def test_number_of_cases() -> None:
     assert len(CASES) >= 40
+
+
+def test_rules_of_values_agree_with_envoy() -> None:
+    for case in envoy_rule_cases.CASES:
+        done = subprocess.run(
+            [envoy_binary(), "--mode", "validate", "--config-yaml", json.dumps(case.bootstrap()), "-l", "critical"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode == 0) == (not case.fault), (case.name, done.stdout, done.stderr)

@@ -12,6 +12,8 @@ from pilot.envoy.envoy_filter.patch_effects import Effects
 from pilot.envoy.envoy_filter.patch_limit import limit_patches
 from pilot.envoy.envoy_filter.patch_match import matches_cluster
 from pilot.envoy.envoy_filter.patch_merge import merge_socket, merge_value
+from pilot.lib.protobuf.constraints import CODE
+from pilot.lib.protobuf.envoy_rules import check_cluster
 from pilot.lib.protobuf.fault import Violation
 from pilot.mesh.model.facets import PatchFacet
 
@@ -46,16 +48,19 @@ def _merge(cluster: Any, patch: ParsedPatch, effects: Effects) -> bool:
     which endpoints select.
     """
     socket = patch.value.transport_socket
-    if not socket.name:
-        return merge_value(cluster, patch.value, patch, effects)
     remainder = type(cluster)()
     remainder.CopyFrom(patch.value)
-    remainder.ClearField(_SOCKET)
+    if socket.name:
+        remainder.ClearField(_SOCKET)
     merged = type(cluster)()
     merged.CopyFrom(cluster)
-    if not _merge_socket(merged, socket, patch, effects) or (
-        remainder.ListFields() and not merge_value(merged, remainder, patch, effects)
-    ):
+    if socket.name and not _merge_socket(merged, socket, patch, effects):
+        return False
+    if remainder.ListFields() and not merge_value(merged, remainder, patch, effects):
+        return False
+    place, text = next(check_cluster(merged), ((), ""))
+    if text:
+        effects.record_misfit(patch, Violation(CODE, place, text))
         return False
     cluster.CopyFrom(merged)
     return True

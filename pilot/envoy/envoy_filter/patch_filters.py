@@ -12,23 +12,9 @@ from pilot.envoy.envoy_filter.patch_list import change_list
 from pilot.envoy.envoy_filter.patch_match import matches_chain
 from pilot.envoy.envoy_filter.patch_merge import merge_packed
 from pilot.lib.protobuf.constraints import unpack
+from pilot.lib.protobuf.envoy_rules import TERMINAL_FILTERS
 from pilot.lib.protobuf.types import name_in
 
-_NETWORK = "envoy.extensions.filters.network"
-_TERMINAL_FILTERS = frozenset(
-    (
-        "envoy.extensions.filters.http.router.v3.Router",
-        f"{_NETWORK}.http_connection_manager.v3.HttpConnectionManager",
-        f"{_NETWORK}.tcp_proxy.v3.TcpProxy",
-        f"{_NETWORK}.redis_proxy.v3.RedisProxy",
-        f"{_NETWORK}.thrift_proxy.v3.ThriftProxy",
-        f"{_NETWORK}.dubbo_proxy.v3.DubboProxy",
-        f"{_NETWORK}.generic_proxy.v3.GenericProxy",
-        f"{_NETWORK}.echo.v3.Echo",
-        f"{_NETWORK}.direct_response.v3.Config",
-    )
-)
-"""Filters that must be the last in their list. Envoy rejects a list in which another filter follows them."""
 _AUTHN = frozenset(("envoy.filters.http.jwt_authn", "istio_authn"))
 _AUTHZ = frozenset(("envoy.filters.http.rbac", "envoy.filters.http.ext_authz"))
 _STATS = frozenset(("istio.stats", "envoy.filters.http.grpc_stats"))
@@ -37,7 +23,7 @@ _STATS = frozenset(("istio.stats", "envoy.filters.http.grpc_stats"))
 def _end(filters: Any) -> int:
     """Return the position at which filters can be appended. If there is a terminal filter, they precede it."""
     last = len(filters)
-    return last - 1 if last and name_in(filters[-1].typed_config.type_url) in _TERMINAL_FILTERS else last
+    return last - 1 if last and name_in(filters[-1].typed_config.type_url) in TERMINAL_FILTERS else last
 
 
 # -- network filters ---------------------------------------------------------------------------------------------------

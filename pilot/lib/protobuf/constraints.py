@@ -1,6 +1,7 @@
 """Checks messages against the rules that their fields declare (`validate.rules`), as Envoy does.
 
-This module traverses messages, and `field_rules` checks the value of one field.
+This module traverses messages, and `field_rules` checks the value of one field. `envoy_rules` has the rules that Envoy
+checks in its code.
 
 https://github.com/bufbuild/protoc-gen-validate#constraint-rules
 """
@@ -15,6 +16,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor, OneofDescrip
 from google.protobuf.message import DecodeError
 from validate import validate_pb2
 
+from pilot.lib.protobuf.envoy_rules import find_faults
 from pilot.lib.protobuf.fault import Place, Violation
 from pilot.lib.protobuf.field_rules import rule_of, wrapped
 from pilot.lib.protobuf.types import find_type, name_in
@@ -81,6 +83,7 @@ def _walk(message: Any, place: Place, partial: bool, touched: Any = None) -> Fin
         yield from _walk_touched(message, rules_of_type, place, partial, touched)
         return
     if not partial:
+        yield from (Violation(CODE, (*place, *at), text) for at, text in find_faults(message))
         yield from (
             Violation(CODE, place, f"one of {', '.join(f.name for f in oneof.fields)} is required")
             for oneof in rules_of_type.oneofs

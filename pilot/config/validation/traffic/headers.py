@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from pilot.config.networking.virtual_service import HeaderOperations, Headers
 from pilot.config.problem import Problems, below, error, warning
-from pilot.config.validation.format_string import is_known
 from pilot.config.validation.rules import Findings
+from pilot.lib.format_string import find_format_fault
 
 CLAIM_PREFIX = "@request.auth.claims"
 _TOKEN = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+", re.ASCII)  # RFC 9110 section 5.6.2
@@ -16,11 +16,6 @@ _STRICT = re.compile(r"[-_A-Za-z0-9]+", re.ASCII)
 _PSEUDO = frozenset({":method", ":scheme", ":authority", ":path", ":status"})
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _LINE = re.compile(r"[\x00\n\r]")
-# Envoy's format strings: %% is a literal percent sign; %COMMAND% and %COMMAND(arguments)% are values of the request.
-# Arguments may also be a list of quoted strings in brackets, with spaces around it. Each space matches in one way only,
-# so that a match takes linear time.
-_LIST = r'[ ]*\[[ ]*(?:"(?:\\.|[^"\\])*"[ ]*(?:,[ ]*)?)*\][ ]*'
-_OPERATOR = re.compile(rf"%(?:%|[^%(]*(?:\((?:{_LIST}|(?:\\.|[^)\\])*)\)[ ]*)?%)", re.DOTALL)
 
 
 def is_claim(name: str) -> bool:
@@ -59,20 +54,9 @@ def check_value(path: str, value: str) -> Findings:
 
 
 def check_format(path: str, text: str, code: str = "bad-format") -> Findings:
-    """Return an error if Envoy cannot parse a format string.
-
-    Format strings occur in header values, access logs and span tags. The check stops at the first percent sign that
-    does not start a valid operator, so that its time is proportional to the length of the text.
-    """
-    at = text.find("%")
-    while at >= 0:
-        operator = _OPERATOR.match(text, at)
-        if operator is None:
-            return (error(code, path, f"{text!r}: a literal % must be written as %%"),)
-        if operator[0] != "%%" and not is_known(operator[0][1:-1]):
-            return (error(code, path, f"{operator[0]} is not a valid command operator of Envoy"),)
-        at = text.find("%", operator.end())
-    return ()
+    """Return an error if Envoy cannot parse a format string."""
+    fault = find_format_fault(text)
+    return (error(code, path, fault),) if fault else ()
 
 
 def check_line(path: str, text: str) -> Findings:

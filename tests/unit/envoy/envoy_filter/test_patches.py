@@ -370,6 +370,18 @@ HOST = (
 )
 
 
+def test_patch_that_breaks_a_cluster_is_skipped() -> None:
+    """A load balancer that only clusters of another type provide makes Envoy reject the cluster."""
+    broken = "{applyTo: CLUSTER, match: {context: SIDECAR_OUTBOUND}, patch: {operation: MERGE, value: VALUE}}"
+    mesh = FilteredMesh(
+        envoy_filter("one", broken.replace("VALUE", "{lb_policy: CLUSTER_PROVIDED}"), merge("3s")),
+    )
+    cluster = mesh.plain(CLUSTER, f"outbound|80||{API}")
+    assert "lbPolicy" not in cluster or cluster["lbPolicy"] != "CLUSTER_PROVIDED"
+    assert cluster["connectTimeout"] == "3s"
+    assert mesh.problems("one") == [("refused-by-envoy", "spec.configPatches[0].patch.value.lb_policy")]
+
+
 def test_virtual_host_with_a_domain_of_another_is_skipped() -> None:
     """Envoy rejects a route configuration with a repeated domain."""
     hosts = (("x", "a.com"), ("y", "A.com"), ("z", f"{API}"), ("w", "'*'"), ("v", "b.com"))

@@ -1,4 +1,4 @@
-"""Command operators in format strings, and their arguments.
+"""Checks the format strings of header values, access logs and span tags.
 
 A single unknown operator makes Envoy reject the whole route configuration, which affects the routes of all users.
 https://www.envoyproxy.io/docs/envoy/latest/configuration/observability/access_log/usage#command-operators
@@ -87,6 +87,30 @@ _CHOICES: Mapping[str, Callable[[str], object]] = {
 _COMMAND = re.compile(r"\s*(?P<name>[A-Z0-9_]+)(?:\((?P<argument>.*)\))?\s*", re.DOTALL)
 _HEADER = re.compile(r":?[-!#$&'*+.^_`|~0-9A-Za-z]+(?:\?:?[-!#$&'*+.^_`|~0-9A-Za-z]+)?", re.ASCII)
 _STATE = re.compile("[^:]+(?::(?:PLAIN|TYPED|FIELD:.+))?", re.DOTALL)
+
+
+# %% is a literal percent sign; %COMMAND% and %COMMAND(arguments)% are values of the request. Arguments may also be a
+# list of quoted strings in brackets, with spaces around it. Each space matches in one way only, so that a match takes
+# linear time.
+_LIST = r'[ ]*\[[ ]*(?:"(?:\\.|[^"\\])*"[ ]*(?:,[ ]*)?)*\][ ]*'
+_OPERATOR = re.compile(rf"%(?:%|[^%(]*(?:\((?:{_LIST}|(?:\\.|[^)\\])*)\)[ ]*)?%)", re.DOTALL)
+
+
+def find_format_fault(text: str) -> str:
+    """Return why Envoy cannot parse a format string, or "" if it can.
+
+    The check stops at the first percent sign that does not start a valid operator, so that its time is proportional to
+    the length of the text.
+    """
+    at = text.find("%")
+    while at >= 0:
+        operator = _OPERATOR.match(text, at)
+        if operator is None:
+            return f"{text!r}: a literal % must be written as %%"
+        if operator[0] != "%%" and not is_known(operator[0][1:-1]):
+            return f"{operator[0]} is not a valid command operator of Envoy"
+        at = text.find("%", operator.end())
+    return ""
 
 
 def is_known(variable: str) -> bool:

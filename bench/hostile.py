@@ -131,12 +131,12 @@ def largest(product: Product, kind: Kind, ranked: Ranked) -> dict[str, Any]:
 
 
 def save(folder: pathlib.Path) -> None:
-    """Write the genes of the worst inputs of each kind for the tests."""
-    genes = {
-        name: [row["genes"] for row in json.loads(path.read_text())["worst"][:KEPT]]
-        for name in KINDS
-        if (path := folder / f"{name.replace(' ', '-')}.json").exists()
-    }
+    """Write the genes of the worst inputs of each kind for the tests. Kinds without a search keep theirs."""
+    genes = {name: rows for name, rows in json.loads(WORST.read_text()).items() if name in KINDS}
+    for name in KINDS:
+        path = folder / f"{name.replace(' ', '-')}.json"
+        if path.exists():
+            genes[name] = [row["genes"] for row in json.loads(path.read_text())["worst"][:KEPT]]
     WORST.write_text(json.dumps(genes, separators=(",", ":")) + "\n")
 
 

@@ -369,6 +369,7 @@ class Product:
         self._inputs = 0
         self._log = _ErrorLog()
         scope("default").addHandler(self._log)
+        self._collects = gc.isenabled()
 
     def _start(self) -> None:
         self._objects, self._ports = (
@@ -377,7 +378,11 @@ class Product:
         )
 
     def _restart(self) -> None:
-        """Replace everything, because an interrupted input leaves tasks and values in any state."""
+        """Replace everything, because an interrupted input leaves tasks and values in any state.
+
+        The interruption can also leave the garbage collector in another state.
+        """
+        (gc.enable if self._collects else gc.disable)()
         self._ports.abandon()
         self._start()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pilot.config.validation.traffic.envoy_filter import HTTP_MANAGER
@@ -13,6 +13,7 @@ from pilot.envoy.envoy_filter.patch_match import matches_chain
 from pilot.envoy.envoy_filter.patch_merge import merge_packed
 from pilot.lib.protobuf.constraints import unpack
 from pilot.lib.protobuf.envoy_rules import TERMINAL_FILTERS
+from pilot.lib.protobuf.fault import Violation
 from pilot.lib.protobuf.types import name_in
 
 _AUTHN = frozenset(("envoy.filters.http.jwt_authn", "istio_authn"))
@@ -23,7 +24,74 @@ _STATS = frozenset(("istio.stats", "envoy.filters.http.grpc_stats"))
 def _end(filters: Any) -> int:
     """Return the position at which filters can be appended. If there is a terminal filter, they precede it."""
     last = len(filters)
-    return last - 1 if last and name_in(filters[-1].typed_config.type_url) in TERMINAL_FILTERS else last
+    return last - 1 if last and _is_terminal(filters[-1]) else last
+
+
+def _is_terminal(item: Any) -> bool:
+    return name_in(item.typed_config.type_url) in TERMINAL_FILTERS
+
+
+def _change_filters(
+    filters: Any, patches: Iterable[ParsedPatch], change: Callable[[ParsedPatch, Effects], None], effects: Effects
+) -> None:
+    """Apply the patches that add, insert, replace or remove filters with `change`.
+
+    Envoy rejects a list whose terminal filter is not the last. If the patches together cause this, each patch that
+    causes it is skipped.
+    """
+    patches = [patch for patch in patches if not patch.merges]
+    if not any(patch.operation in ("REMOVE", "REPLACE") or _is_terminal(patch.value) for patch in patches):
+        for patch in patches:
+            change(patch, effects)
+        return
+    original = _copy(filters)
+    trial = Effects()
+    for patch in patches:
+        change(patch, trial)
+    if _is_complete(filters, original):
+        effects.update(trial.applied, trial.misfits)
+        return
+    _restore(filters, original)
+    for patch in patches:
+        before, trial = _copy(filters), Effects()
+        change(patch, trial)
+        if _is_complete(filters, original):
+            effects.update(trial.applied, trial.misfits)
+        else:
+            _restore(filters, before)
+            effects.record_misfit(patch, _MISPLACED)
+
+
+_MISPLACED = Violation(
+    "behind-last-filter",
+    (),
+    "the terminal filter would not be the last, so Envoy would reject the listener; to exchange the terminal filter, "
+    "use REPLACE",
+)
+
+
+def _is_complete(filters: Any, original: Sequence[Any]) -> bool:
+    """Return whether no filter follows a terminal one, and the last one can be terminal.
+
+    The types of some terminal filters are not known. A filter that preceded another in the original list is not one.
+    """
+    if any(_is_terminal(item) for item in filters[:-1]):
+        return False
+    preceding = {item.typed_config.type_url for item in original[:-1]}
+    return not filters or _is_terminal(filters[-1]) or filters[-1].typed_config.type_url not in preceding
+
+
+def _copy(filters: Iterable[Any]) -> list[Any]:
+    copies = []
+    for item in filters:
+        copies.append(type(item)())
+        copies[-1].CopyFrom(item)
+    return copies
+
+
+def _restore(filters: Any, items: Iterable[Any]) -> None:
+    del filters[:]
+    filters.extend(items)
 
 
 # -- network filters ---------------------------------------------------------------------------------------------------
@@ -33,9 +101,12 @@ def patch_network_filters(listener: Any, chain: Any, patches: Sequence[ParsedPat
     """Patch the filters of a chain in place: first the list, then each network filter, then the HTTP filters in it."""
     matching = [patch for patch in patches if matches_chain(patch, listener, chain)]
     network = [patch for patch in matching if patch.apply_to == "NETWORK_FILTER"]
-    for patch in network:
-        if not patch.merges:
-            change_list(chain.filters, patch, _named_filter(patch), effects, _end(chain.filters))
+    _change_filters(
+        chain.filters,
+        network,
+        lambda patch, trial: change_list(chain.filters, patch, _named_filter(patch), trial, _end(chain.filters)),
+        effects,
+    )
     for network_filter in chain.filters:
         for patch in network:
             if patch.merges and _is_named(patch, network_filter.name):
@@ -78,16 +149,14 @@ def _patch_manager(network_filter: Any, patches: Sequence[ParsedPatch], effects:
     manager = unpack(network_filter.typed_config)
     if manager is None or not hasattr(manager, "http_filters"):
         return
-    for patch in patches:
-        if not patch.merges:
-            name = (
-                patch.network_filter.sub_filter.name
-                if patch.network_filter is not None and patch.network_filter.sub_filter is not None
-                else None
-            )
-            change_list(
-                manager.http_filters, patch, _has_name(name), effects, _insert_position(patch, manager.http_filters)
-            )
+    filters = manager.http_filters
+
+    def change(patch: ParsedPatch, trial: Effects) -> None:
+        sub = patch.network_filter.sub_filter if patch.network_filter is not None else None
+        name = sub.name if sub is not None else None
+        change_list(filters, patch, _has_name(name), trial, _insert_position(patch, filters))
+
+    _change_filters(filters, patches, change, effects)
     for http_filter in manager.http_filters:
         for patch in patches:
             sub = patch.network_filter.sub_filter if patch.network_filter is not None else None

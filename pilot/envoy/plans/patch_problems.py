@@ -180,9 +180,10 @@ def _check_misfits(db: Mesh, key: PatchKey, misfits: Iterable[Misfit]) -> Proble
     """Yield a warning for each misfit. Its path refers to the value as the user wrote it."""
     configured = configured_patch(db, key)
     value = configured.patch.value if configured is not None and configured.patch is not None else None
+    path = "patch" if value is None else "patch.value"
     for _, fault in sorted(misfits):
         place = shown(as_written(fault.place, value or {}))
-        yield from below("patch", below("value", (warning(fault.code, place, f"{fault.text}; the patch is ignored"),)))
+        yield from below(path, (warning(fault.code, place, f"{fault.text}; the patch is ignored"),))
 
 
 def _is_delivered(db: Mesh, key: PatchKey) -> bool:

@@ -299,6 +299,7 @@ STRUCT = (
     "typed_config: {'@type': type.googleapis.com/xds.type.v3.TypedStruct, type_url: "
     "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router, value: {strict_check_headers: [nonsense]}}"
 )
+SECOND = "name: second, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}"
 ON_CORS = f"listener: {{filterChain: {{filter: {{name: {HCM}, subFilter: {{name: envoy.filters.http.cors}}}}}}}}"
 ON_ROUTER = f"listener: {{filterChain: {{filter: {{name: {HCM}, subFilter: {{name: envoy.filters.http.router}}}}}}}}"
 
@@ -317,6 +318,18 @@ ON_ROUTER = f"listener: {{filterChain: {{filter: {{name: {HCM}, subFilter: {{nam
         (
             f"{{applyTo: HTTP_FILTER, match: {{{ON_ROUTER}}}, patch: {{operation: INSERT_AFTER, value: {{{BUFFER}}}}}}}",
             [("behind-last-filter", ".patch.value")],
+        ),
+        (
+            f"{{applyTo: HTTP_FILTER, match: {{{ON_ROUTER}}}, patch: {{operation: INSERT_BEFORE, value: {{{SECOND}}}}}}}",
+            [("behind-last-filter", ".patch.value")],
+        ),
+        (
+            f"{{applyTo: HTTP_FILTER, match: {{{ON_ROUTER}}}, patch: {{operation: REMOVE}}}}",
+            [("behind-last-filter", ".patch")],
+        ),
+        (
+            f"{{applyTo: HTTP_FILTER, match: {{{ON_ROUTER}}}, patch: {{operation: REPLACE, value: {{{SECOND}}}}}}}",
+            [],
         ),
         (
             "{applyTo: CLUSTER, match: {cluster: {portNumber: 80, service: api.b.svc.cluster.local}}, patch: {operation: MERGE, value: "
@@ -470,11 +483,12 @@ def test_network_filter_merge_leaves_other_filters_unchanged() -> None:
     match = (
         f"{{context: SIDECAR_OUTBOUND, listener: {{name: virtualOutbound, filterChain: {{filter: {{name: {TCP}}}}}}}}}"
     )
-    echo = "{name: before, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.network.echo.v3.Echo}}"
+    sni = "type.googleapis.com/envoy.extensions.filters.network.sni_cluster.v3.SniCluster"
+    before = f"{{name: before, typed_config: {{'@type': {sni}}}}}"
     mesh = FilteredMesh(
         envoy_filter(
             "one",
-            f"{{applyTo: NETWORK_FILTER, match: {match}, patch: {{operation: INSERT_BEFORE, value: {echo}}}}}",
+            f"{{applyTo: NETWORK_FILTER, match: {match}, patch: {{operation: INSERT_BEFORE, value: {before}}}}}",
             f"{{applyTo: NETWORK_FILTER, match: {match}, patch: {{operation: MERGE, value: {{name: mine}}}}}}",
         )
     )

@@ -12,6 +12,7 @@ from pilot.debug.dashboard.mesh import FAILING
 from pilot.debug.object_delivery import find_key
 from pilot.debug.terms import first_names
 from pilot.lib.text import cut
+from pilot.mesh.analysis.route_port import ignores_http
 from pilot.mesh.tables.database import Mesh
 
 UNREADY = "no-ready-endpoint"
@@ -42,8 +43,9 @@ def effect_of(db: Mesh, problem: Problem) -> ErrorEffect:
 def _effect_of_route(db: Mesh, problem: Problem) -> ErrorEffect:
     """Return the effect of a missing destination on the requests that a VirtualService routes to it."""
     ref, match = problem.object, _ROUTE.match(problem.path)
-    row = VIRTUAL_SERVICE.get(db, ObjectKey(ref.namespace, ref.name)) if ref.kind == VIRTUAL_SERVICE.id else None
-    if row is None or match is None:
+    key = ObjectKey(ref.namespace, ref.name)
+    row = VIRTUAL_SERVICE.get(db, key) if ref.kind == VIRTUAL_SERVICE.id else None
+    if row is None or match is None or (match[1] == "http" and ignores_http(db, key)):
         return ErrorEffect("")
     protocol, rule, index = match[1], int(match[2]), int(match[3])
     rules = getattr(row.spec, protocol)

@@ -27,6 +27,7 @@ from pilot.debug.finding_parts import (
 from pilot.debug.terms import not_responding, rejects
 from pilot.lib.text import cut
 from pilot.mesh.analysis.nack import REJECTED
+from pilot.mesh.analysis.route_port import ignores_http
 from pilot.mesh.tables.database import Mesh
 
 _APART = frozenset({REJECTED, "certificate-expired"})
@@ -78,15 +79,17 @@ def find_all(state: MeshState, now: float) -> list[MeshFinding]:
     return sorted(results, key=lambda one: (LEVELS.index(one.level), not one.fails, -one.impact))
 
 
-def fault_of(row: Object[VirtualService]) -> InjectedFault | None:
+def fault_of(db: Mesh, row: Object[VirtualService]) -> InjectedFault | None:
     """Return the first faults that a VirtualService injects, or None if it injects none."""
+    if not any(rule.fault for rule in row.spec.http) or ignores_http(db, row.key):
+        return None
     text = next((" and ".join(texts) for rule in row.spec.http if (texts := fault_texts(rule))), "")
     return InjectedFault(row.ref, text) if text else None
 
 
 def faults_in(db: Mesh) -> Iterator[InjectedFault | None]:
     """Yield the faults of each VirtualService, and None for those that inject none."""
-    return (fault_of(row) for _, row in list(VIRTUAL_SERVICE.table(db).rows()))
+    return (fault_of(db, row) for _, row in list(VIRTUAL_SERVICE.table(db).rows()))
 
 
 def count_services(db: Mesh) -> int:

@@ -17,6 +17,7 @@ from pilot.debug.rule_text import requests_text
 from pilot.debug.slices import collect_present
 from pilot.debug.sources import Sources
 from pilot.lib.text import cut
+from pilot.mesh.analysis.route_port import ignores_http
 from pilot.mesh.tables.database import Mesh
 
 MOST = 60
@@ -58,7 +59,8 @@ def _gists(db: Mesh, changes: Iterable[Change]) -> Iterator[Gist | None]:
             elif ref.kind == SIDECAR.id and SIDECAR.get(db, key) is not None:
                 text = ""
             elif ref.kind == VIRTUAL_SERVICE.id and (route := VIRTUAL_SERVICE.get(db, key)) is not None:
-                text = next(filter(None, map(action_text, route.spec.http)), "")
+                rules = route.spec.http if not ignores_http(db, key) else ()
+                text = next(filter(None, map(action_text, rules)), "")
             elif ref.kind == AUTHORIZATION_POLICY.id and (policy := AUTHORIZATION_POLICY.get(db, key)) is not None:
                 text = policy_text(policy)
             yield Gist(ref, cut(text, MOST)) if text is not None else None

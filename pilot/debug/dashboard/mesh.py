@@ -17,6 +17,7 @@ from pilot.derive import derived
 from pilot.lib.hosts import full_name
 from pilot.lib.labels import cut
 from pilot.lib.spiffe import parse_identity
+from pilot.mesh.analysis.route_port import ignores_http
 from pilot.mesh.gateways.gateways import gateway_selection_key
 from pilot.mesh.model.endpoint import EndpointHealth
 from pilot.mesh.model.facets import PolicySubjectKey
@@ -423,6 +424,7 @@ def links_of_route(db: Mesh, key: ObjectKey) -> tuple[Link, ...]:
     sources = [f"gateway {gateway}" for gateway in spec.gateways if gateway != _MESH]
     sources += spec.hosts if not spec.gateways or _MESH in spec.gateways else ()
     faults = any(rule.fault is not None and (rule.fault.abort or rule.fault.delay) for rule in spec.http)
+    faults = faults and not ignores_http(db, key)
     return tuple(Link(source, target, by, faults) for source in sources for target in targets)
 
 

@@ -93,7 +93,7 @@ async def describe_service(sources: Sources, graph: MeshGraph, context: MeshCont
         key if key in applied or any(link.target == ref.hostname for link in links_of_route(db, key)) else None
         for key in route_keys(db)
     )
-    routes = await list_routes(db, reaching, applied, hosts)
+    routes = await list_routes(db, target, reaching, applied, hosts)
     policies = service_policies(db, target)
     rules = _destination_rules(db, target)
     proxies = await _proxies_by_ip(sources)

@@ -20,12 +20,14 @@ from pilot.debug.dashboard.mesh import USABLE, ServiceFacts, written_by
 from pilot.debug.rule_text import MAX_ITEMS, MAX_TEXT
 from pilot.debug.slices import collect_all
 from pilot.lib.text import cut
+from pilot.mesh.analysis.opaque_port import opaque_ports
 from pilot.mesh.model.endpoint import Endpoint
-from pilot.mesh.model.service import ServiceRef
+from pilot.mesh.model.service import Service, ServiceRef
 from pilot.mesh.registry.endpoints import endpoints
 from pilot.mesh.registry.services import service
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.destination_rules import inbound_merged_rule_key, merged_rule
+from pilot.mesh.traffic.virtual_service_names import MESH
 from pilot.mesh.traffic.virtual_services import virtual_service
 
 MAX_ROUTES, MAX_RULES = 20, 20
@@ -77,13 +79,18 @@ class ServiceRoute(NamedTuple):
 
 
 async def list_routes(
-    db: Mesh, keys: Sequence[ObjectKey], applied: Collection[ObjectKey], hosts: Mapping[str, ServiceFacts]
+    db: Mesh,
+    target: Service,
+    keys: Sequence[ObjectKey],
+    applied: Collection[ObjectKey],
+    hosts: Mapping[str, ServiceFacts],
 ) -> list[ServiceRoute]:
-    """Return at most `MAX_ROUTES` VirtualServices. Those in `applied` handle requests to the service."""
+    """Return at most `MAX_ROUTES` VirtualServices. Those in `applied` are bound to the host of the service `target`."""
     rows = [row for key in keys[:MAX_ROUTES] if (row := virtual_service(db, key)) is not None]
     places = dict.fromkeys(place for row in rows for place in _places(row.spec))
     capacities = dict(await collect_all((place, _capacity(db, *place, hosts)) for place in places))
-    return await collect_all(_route(row, row.key in applied, capacities) for row in rows)
+    is_opaque = bool(opaque_ports((target,)))
+    return await collect_all(_route(row, row.key in applied, is_opaque, capacities) for row in rows)
 
 
 def _places(spec: VirtualService) -> Iterator[Place]:
@@ -130,17 +137,22 @@ def count_subset(every: Sequence[Endpoint], labels: Mapping[str, str]) -> tuple[
     return sum(chosen), len(chosen)
 
 
-def _route(row: Object[VirtualService], applies: bool, capacities: Mapping[Place, Capacity]) -> ServiceRoute:
+def _route(
+    row: Object[VirtualService], applies: bool, is_opaque: bool, capacities: Mapping[Place, Capacity]
+) -> ServiceRoute:
+    """Return a VirtualService. With `is_opaque`, its http routes have an effect only at gateways."""
     spec, by = row.spec, written_by(row)
+    is_ignored = applies and is_opaque and all(gateway == MESH for gateway in spec.gateways)
     reasons: list[ServiceReason] = []
     rules: list[Plain] = []
     for index, http in enumerate(spec.http[:MAX_RULES]):
         path = f"spec.http[{index}]"
         to = _destinations(http.route, capacities)
-        if applies:
+        if applies and not is_ignored:
             reasons += _rule_reasons(by, path, to, http)
         match = [match_text(m) for m in http.match[:MAX_ITEMS]]
-        rules.append({"path": path, "match": match, "to": to, "action": action_text(http)})
+        action = "none: the service has no HTTP port" if is_ignored else action_text(http)
+        rules.append({"path": path, "match": match, "to": to, "action": action})
     for index, tls in enumerate(spec.tls[:MAX_RULES]):
         names = [", ".join(m.sni_hosts[:MAX_ITEMS]) for m in tls.match[:MAX_ITEMS]]
         rules.append(

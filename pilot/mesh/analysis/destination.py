@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.networking.virtual_service import Destination
@@ -68,16 +68,22 @@ def elsewhere(db: Mesh, hostname: str) -> str:
 def _check_port(services: tuple[Service, ...], to: Destination, effect: str) -> Problems:
     if to.port is not None:
         if not any(s.port(to.port.number) for s in services):
-            text = f"{to.host} has no port {to.port.number}{effect}{_ports_hint(services, to.port.number)}"
+            text = f"{to.host} has no port {to.port.number}{effect}{ports_hint(services, to.port.number)}"
             yield warning("port-not-found", "number", text)
     elif all(len({p.number for p in s.ports}) > 1 for s in services):
         yield info("port-not-said", "", f"{to.host} has several ports; the port of the request is used")
 
 
-def _ports_hint(services: Iterable[Service], number: int) -> str:
+def ports_hint(services: Sequence[Service], number: int) -> str:
     """Return the ports of services, and the one that has a number as its target port."""
-    ports = {port.number: port.target for one in services for port in one.ports}
-    listed = ", ".join(map(str, sorted(ports)[:_MAX_PORTS]))
-    targeting = next((own for own, target in sorted(ports.items()) if target == number), None)
-    remedy = f"; {number} is the targetPort of port {targeting}: write {targeting}" if targeting is not None else ""
-    return f"; its ports: {listed}{', …' if len(ports) > _MAX_PORTS else ''}{remedy}" if ports else ""
+    ports = sorted({port.number for one in services for port in one.ports})
+    if not ports:
+        return ""
+    listed = ", ".join(map(str, ports[:_MAX_PORTS]))
+    return f"; its ports: {listed}{', …' if len(ports) > _MAX_PORTS else ''}{target_port_remedy(services, number)}"
+
+
+def target_port_remedy(services: Iterable[Service], number: int) -> str:
+    """Return the port of services that has a number as its target port, as a remedy, or "" if there is none."""
+    own = min((port.number for one in services for port in one.ports if port.target == number), default=None)
+    return f"; {number} is the targetPort of port {own}: write {own}" if own is not None else ""

@@ -13,7 +13,7 @@ from pilot.derive import derived
 from pilot.lib.hosts import full_name, is_wildcard, subset_of
 from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.credential import check_credential
-from pilot.mesh.analysis.destination import LISTED, elsewhere, services_named
+from pilot.mesh.analysis.destination import LISTED, elsewhere, ports_hint, services_named
 from pilot.mesh.analysis.export_to import check_export_to
 from pilot.mesh.analysis.selector import check_selector, has_workloads
 from pilot.mesh.analysis.virtual_service import receives_http
@@ -97,7 +97,8 @@ def _check_policies(services: tuple[Service, ...], spec: DestinationRule) -> Pro
                 yield warning(
                     "port-not-found",
                     f"{path}.portLevelSettings[{index}].port.number",
-                    f"{spec.host} has no port {level.port.number}",
+                    f"{spec.host} has no port {level.port.number}, so its settings have no effect"
+                    f"{ports_hint(services, level.port.number)}",
                 )
 
 

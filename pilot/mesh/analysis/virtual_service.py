@@ -16,6 +16,7 @@ from pilot.lib.hosts import OverlappingHosts
 from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.destination import LISTED, check_destination
 from pilot.mesh.analysis.export_to import check_export_to
+from pilot.mesh.analysis.route_port import check_route_ports, ignores_http
 from pilot.mesh.analysis.selector import selected_anywhere
 from pilot.mesh.gateways.gateways import gateway_ports, servers
 from pilot.mesh.model.facets import PolicySubjectKey
@@ -60,8 +61,9 @@ def virtual_service_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
         (
             *(below("spec.gateways", _check_gateways(db, virtual_service.spec)) if not is_derived else ()),
             *(below("spec", _check_match_gateways(virtual_service.spec)) if not is_derived else ()),
-            *(below("spec", _check_destinations(db, virtual_service.spec, clients)) if not is_derived else ()),
+            *(below("spec", _check_destinations(db, virtual_service, clients)) if not is_derived else ()),
             *(_check_passthrough(db, virtual_service.spec) if not is_derived else ()),
+            *(below("spec", check_route_ports(db, virtual_service.spec)) if not is_derived else ()),
             *(below("spec", check_delegates(db, virtual_service)) if not is_derived else ()),
             *below("spec", check_gateway_count(virtual_service.spec)),
             *below("spec.hosts", _check_hosts(db, virtual_service)),
@@ -177,15 +179,15 @@ def _check_match_gateways(spec: VirtualService) -> Problems:
                         )
 
 
-def _check_destinations(db: Mesh, spec: VirtualService, clients: Iterable[str]) -> Problems:
-    effects = dict(_effects(spec))
-    for path, to in destinations(spec):
+def _check_destinations(db: Mesh, o: Object[VirtualService], clients: Iterable[str]) -> Problems:
+    effects = dict(_effects(o.spec, ignores_http(db, o.key)))
+    for path, to in destinations(o.spec):
         yield from below(path, check_destination(db, to, clients, effects.get(path, "")))
 
 
-def _effects(spec: VirtualService) -> Iterator[tuple[str, str]]:
+def _effects(spec: VirtualService, is_http_ignored: bool) -> Iterator[tuple[str, str]]:
     """Yield the paths of destinations of requests, and what happens to requests if there is no cluster for them."""
-    for r, rule in enumerate(spec.http):
+    for r, rule in enumerate(spec.http if not is_http_ignored else ()):
         total = sum(weighted.weight for weighted in rule.route)
         for d, weighted in enumerate(rule.route):
             share = "requests get" if len(rule.route) == 1 else f"{weighted.weight} of {total} requests get"

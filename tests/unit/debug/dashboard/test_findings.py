@@ -19,6 +19,7 @@ from pilot.debug.finding_parts import MeshFinding, moment_text
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.mesh.model.nack import Nack, NackKey
 from testing.mesh.debug_server import FakeWatch, sources
+from testing.mesh.listeners import service
 from testing.mesh.objects import Plain, make, world
 from tests.unit.debug.dashboard.test_fleet import connection
 from tests.unit.debug.dashboard.test_graph import SLICE, WEB, WEB_POD
@@ -217,6 +218,8 @@ async def test_faults_are_those_of_virtual_services() -> None:
     assert await sentences(objects=(WEB, make("VirtualService", "r", route))) == [
         "warn: VirtualService a/r aborts 1 % of the requests with 500."
     ]
+    tcp = service("web", "[{name: tcp, port: 80}]")
+    assert not any("aborts" in one for one in await sentences(objects=(tcp, make("VirtualService", "r", route))))
 
 
 async def test_index_of_the_debug_pages_begins_with_the_headline() -> None:

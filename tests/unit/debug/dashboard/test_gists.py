@@ -47,6 +47,14 @@ async def test_added_object_has_a_phrase(kind: str, spec: str, text: str) -> Non
     assert await gists_of_added(pages, log_of(kind, "update")) == {}
 
 
+async def test_virtual_service_of_a_tcp_port_has_no_phrase() -> None:
+    mesh = world(
+        service("web", "[{name: tcp, port: 80}]"),
+        make("VirtualService", "x", f"{{hosts: [web], http: [{{{ROUTE}, {FAULT}}}]}}"),
+    )
+    assert await gists_of_added(sources(mesh.mesh), log_of("VirtualService")) == {}
+
+
 @pytest.mark.parametrize(
     ("kind", "spec"),
     [

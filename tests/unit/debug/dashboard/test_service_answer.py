@@ -338,3 +338,16 @@ async def test_requests_that_a_policy_denies_are_a_reason(rule: str, expected: s
     graph = await CachedGraph(mesh_world.mesh).get()
     answer = await describe_service(sources(mesh_world.mesh), graph, MeshContext([], [], {}), ServiceRef(HOST, "a"))
     assert [(one["severity"], one["text"]) for one in answer["reasons"]] == [("info", expected)]
+
+
+async def test_http_routes_to_a_tcp_port_inject_no_faults_and_fail_no_requests() -> None:
+    web = service("web", "[{name: http, port: 80, targetPort: 8080, appProtocol: tcp}]")
+    fault = ", fault: {abort: {httpStatus: 503, percentage: {value: 50}}}"
+    answer = await describe(web, POD, SLICE, route("{destination: {host: gone.example}}", fault))
+    assert reasons(answer) == []
+    assert [rule["action"] for rule in answer["routes"][0]["rules"]] == ["none: the service has no HTTP port"]
+    at_gateway = route("{destination: {host: web}}", fault)
+    at_gateway["spec"]["gateways"] = ["mesh", "edge"]
+    assert ("warning", "spec.http[0] aborts 50 % of the requests with 503.") in reasons(
+        await describe(web, POD, SLICE, at_gateway)
+    )

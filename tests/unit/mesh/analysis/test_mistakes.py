@@ -382,3 +382,92 @@ spec:
         'warning target-not-found: spec.targetRefs[0].sectionName: Service shop/cart has no port named "80": sectionName '
         "is the name of a port; known: http"
     ]
+
+
+# -- ports without requests
+
+
+def http_rules(rules: str, more: str = "") -> str:
+    return f"""
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {{name: cart, namespace: shop}}
+spec: {{hosts: [cart], {more} http: {rules}}}
+"""
+
+
+TO_CART = "route: [{destination: {host: cart}}]"
+CART_HOST = "cart.shop.svc.cluster.local"
+
+
+@pytest.mark.parametrize(
+    ("ports", "text"),
+    [
+        (
+            "{name: tcp-web, port: 80}",
+            f"port 80 is TCP by its name tcp-web, so http routes have no effect on requests to {CART_HOST} in the mesh; if "
+            "the port serves HTTP, name it http-web or set its appProtocol: http; otherwise use tcp:",
+        ),
+        (
+            "{name: db, port: 3306}",
+            f"port 3306 is TCP, so http routes have no effect on requests to {CART_HOST} in the mesh; if the port serves "
+            "HTTP, set its appProtocol: http; otherwise use tcp:",
+        ),
+        (
+            "{name: https, port: 443}",
+            f"port 443 is HTTPS by its name https, so http routes have no effect on requests to {CART_HOST} in the mesh; "
+            f"use tls: with match: [{{port: 443, sniHosts: [{CART_HOST}]}}]",
+        ),
+    ],
+)
+def test_http_routes_for_a_host_without_http_ports_are_reported(ports: str, text: str) -> None:
+    cart = CART.replace("{name: http, port: 80, targetPort: 8080}", ports)
+    assert findings(cart, http_rules(f"[{{{TO_CART}}}]")) == [f"warning no-effect: spec.http: {text}"]
+    assert findings(cart, http_rules(f"[{{match: [{{gateways: [g]}}], {TO_CART}}}]", "gateways: [g, mesh],"))[1:] == []
+
+
+@pytest.mark.parametrize(
+    "port",
+    ["{name: web, port: 80}", "{name: tcp, port: 80, appProtocol: http}", "{name: grpc, port: 80}", "{port: 80}"],
+)
+def test_http_routes_for_a_host_with_http_ports_are_not_reported(port: str) -> None:
+    cart = CART.replace("{name: http, port: 80, targetPort: 8080}", port)
+    assert findings(cart, http_rules(f"[{{match: [{{port: 80}}], {TO_CART}}}]")) == []
+
+
+def test_a_match_with_a_port_without_requests_is_reported() -> None:
+    cart = CART.replace("targetPort: 8080}", "targetPort: 8080}, {name: mysql, port: 3307}")
+    rules = f"[{{match: [{{port: 80}}, {{port: 3307}}], {TO_CART}}}]"
+    assert findings(cart, http_rules(rules))[-1] == (
+        "warning never-matches: spec.http[0].match[1].port: port 3307 is MySQL by its name mysql, so no request matches; "
+        "if it serves HTTP, name it http or set its appProtocol: http"
+    )
+
+
+def test_a_match_with_a_target_port_names_the_port() -> None:
+    assert findings(CART, http_rules(f"[{{match: [{{port: 8080}}], {TO_CART}}}]")) == [
+        "warning never-matches: spec.http[0].match[0].port: the hosts have no port 8080, so no request matches; 8080 is "
+        "the targetPort of port 80: write 80"
+    ]
+    at_gateway = http_rules(f"[{{match: [{{port: 8080}}], {TO_CART}}}]", "gateways: [gw],")
+    assert findings(CART, gateway("{istio: ingressgateway}"), at_gateway) == [
+        "warning host-not-served: spec.hosts[0]: none of its gateways has a server for cart.shop.svc.cluster.local"
+    ]
+    sidecar = """
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: s, namespace: shop}
+spec: {egress: [{port: {number: 8080, name: http, protocol: HTTP}, hosts: ["./*"]}]}
+"""
+    assert findings(CART, sidecar, http_rules(f"[{{match: [{{port: 8080}}], {TO_CART}}}]")) == []
+
+
+def test_port_settings_with_a_target_port_name_the_port() -> None:
+    rule = CART_RULE.replace(
+        "subsets: [{name: v1, labels: {version: v1}}]", "trafficPolicy: {portLevelSettings: [PORT]}"
+    )
+    assert findings(CART, rule.replace("PORT", "{port: {number: 8080}, tls: {mode: DISABLE}}")) == [
+        "warning port-not-found: spec.trafficPolicy.portLevelSettings[0].port.number: cart has no port 8080, so its "
+        "settings have no effect; its ports: 80; 8080 is the targetPort of port 80: write 80"
+    ]
+    assert findings(CART, rule.replace("PORT", "{port: {number: 80}, tls: {mode: DISABLE}}")) == []

@@ -20,7 +20,7 @@ from pilot.debug.dashboard.mesh import USABLE, ServiceFacts, written_by
 from pilot.debug.rule_text import MAX_ITEMS, MAX_TEXT
 from pilot.debug.slices import collect_all
 from pilot.lib.text import cut
-from pilot.mesh.analysis.opaque_port import opaque_ports
+from pilot.mesh.analysis.opaque_port import opaque_ports, ports_of
 from pilot.mesh.model.endpoint import Endpoint
 from pilot.mesh.model.service import Service, ServiceRef
 from pilot.mesh.registry.endpoints import endpoints
@@ -89,7 +89,7 @@ async def list_routes(
     rows = [row for key in keys[:MAX_ROUTES] if (row := virtual_service(db, key)) is not None]
     places = dict.fromkeys(place for row in rows for place in _places(row.spec))
     capacities = dict(await collect_all((place, _capacity(db, *place, hosts)) for place in places))
-    is_opaque = bool(opaque_ports((target,)))
+    is_opaque = bool(opaque_ports(ports_of((target,))))
     return await collect_all(_route(row, row.key in applied, is_opaque, capacities) for row in rows)
 
 

@@ -24,7 +24,7 @@ def check_connections(db: Mesh, o: Object[AuthorizationPolicy]) -> Problems:
     These are conditions on HTTP request attributes, and external authorizers. Policies are only checked if they apply
     to workloads whose traffic a ztunnel captures.
     """
-    if not db.settings.ambient.enabled or enforced(db, o.key) is None or not _captures(db, o):
+    if not db.settings.ambient.enabled or enforced(db, o.key) is None or not captures(db, o):
         return
     if o.spec.action == "CUSTOM":
         yield warning(
@@ -40,7 +40,8 @@ def check_connections(db: Mesh, o: Object[AuthorizationPolicy]) -> Problems:
             yield from below(f"rules[{index}]", (warning("not-enforced", one.path, text),))
 
 
-def _captures(db: Mesh, o: Object[AuthorizationPolicy]) -> bool:
+def captures(db: Mesh, o: Object[AuthorizationPolicy]) -> bool:
+    """Return whether a policy selects workloads whose traffic a ztunnel captures."""
     labels = frozenset(o.spec.selector.match_labels.items()) if o.spec.selector is not None else frozenset()
     namespaces = capturing_namespaces(db) if o.namespace == root_namespace(db) else (o.namespace,)
     return any(labels <= have for namespace in namespaces for have in captured_labels(db, namespace))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from pilot.config.protocol import Protocol, parse_protocol
 from pilot.mesh.model.service import Port, Registry, Service
@@ -11,10 +11,15 @@ _MAX_PORTS = 3
 """Maximum number of ports that a text names."""
 
 
-def opaque_ports(services: Iterable[Service]) -> tuple[tuple[Service, Port], ...]:
-    """Return the ports of services if proxies see requests at none of them. UDP ports do not count."""
-    ports = [(one, port) for one in services for port in one.ports if port.protocol is not Protocol.UDP]
+def opaque_ports(of_services: Iterable[tuple[Service, Port]]) -> tuple[tuple[Service, Port], ...]:
+    """Return ports of services if proxies see requests at none of them. UDP ports do not count."""
+    ports = [(one, port) for one, port in of_services if port.protocol is not Protocol.UDP]
     return tuple(ports) if all(port.protocol.is_tcp for _, port in ports) else ()
+
+
+def ports_of(services: Iterable[Service]) -> Iterator[tuple[Service, Port]]:
+    """Yield each port of services, with its service."""
+    return ((one, port) for one in services for port in one.ports)
 
 
 def describe_ports(ports: Iterable[tuple[Service, Port]]) -> str:

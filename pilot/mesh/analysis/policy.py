@@ -14,6 +14,7 @@ from pilot.derive import derived
 from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.connection_policy import check_connections
 from pilot.mesh.analysis.policy_port import check_policy_ports, check_port_levels
+from pilot.mesh.analysis.policy_protocol import check_policy_protocols
 from pilot.mesh.analysis.selector import (
     check_selector,
     check_selector_anywhere,
@@ -182,6 +183,7 @@ def _check_authorization(db: Mesh, o: Object[AuthorizationPolicy]) -> Problems:
     yield from check_attachment(db, o)
     yield from check_connections(db, o)
     yield from check_policy_ports(db, o)
+    yield from check_policy_protocols(db, o)
     yield from _check_request_principals(db, o)
     if (
         o.spec.action == "CUSTOM"

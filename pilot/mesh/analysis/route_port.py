@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from pilot.config.kinds.istio import SIDECAR
 from pilot.config.networking.virtual_service import HTTPRoute, VirtualService
 from pilot.config.object import ObjectKey
@@ -11,7 +9,7 @@ from pilot.config.problem import Problems, warning
 from pilot.derive import derived
 from pilot.lib.hosts import is_wildcard
 from pilot.mesh.analysis.destination import services_named, target_port_remedy
-from pilot.mesh.analysis.opaque_port import describe_ports, opaque_ports, remedy_for_http
+from pilot.mesh.analysis.opaque_port import describe_ports, opaque_ports, ports_of, remedy_for_http
 from pilot.mesh.model.service import Port, Resolution, Service
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.virtual_service_names import MESH
@@ -61,7 +59,7 @@ def _applies(spec: VirtualService, rule: HTTPRoute) -> bool:
 
 
 def _opaque(services: tuple[Service, ...]) -> tuple[tuple[Service, Port], ...]:
-    return () if any(one.resolution is Resolution.ALIAS for one in services) else opaque_ports(services)
+    return () if any(one.resolution is Resolution.ALIAS for one in services) else opaque_ports(ports_of(services))
 
 
 def _no_http_text(host: str, ports: tuple[tuple[Service, Port], ...]) -> str:
@@ -73,7 +71,7 @@ def _no_http_text(host: str, ports: tuple[tuple[Service, Port], ...]) -> str:
 
 
 def _check_port(db: Mesh, services: list[Service], number: int, path: str) -> Problems:
-    with_port = [(one, port) for one, port in _ports(services) if port.number == number]
+    with_port = [(one, port) for one, port in ports_of(services) if port.number == number]
     if with_port:
         if all(port.protocol.is_tcp for _, port in with_port):
             remedy = remedy_for_http(*with_port[0])
@@ -94,7 +92,3 @@ def _egress_ports(db: Mesh) -> frozenset[int]:
         for listener in row.spec.egress
         if listener.port is not None
     )
-
-
-def _ports(services: list[Service]) -> Iterator[tuple[Service, Port]]:
-    return ((one, port) for one in services for port in one.ports)

@@ -98,6 +98,15 @@ def selecting_targets(
     return frozenset((port.port, port.target_port) for row in rows if row is not None for port in row.spec.used_ports)
 
 
+@derived
+def selecting_services(db: Mesh, namespace: str, labels: frozenset[tuple[str, str]]) -> tuple[Service, ...]:
+    """Return the services of the Kubernetes Services that select workloads with the labels, in each cluster."""
+    keys = (
+        key for cluster in service_clusters(db) for key in _selecting_services(db, cluster, namespace, dict(labels))
+    )
+    return tuple(dict.fromkeys(one for key in keys if (one := cluster_service(db, key)) is not None))
+
+
 def _targets(
     db: Mesh, key: RegistryKey, find: Callable[[ServicePort], int | None], strict: bool = False
 ) -> list[AgedTarget] | None:

@@ -387,6 +387,58 @@ spec:
 # -- ports without requests
 
 
+TCP_CART = CART.replace("name: http,", "name: tcp-web,")
+TWO_PORTS = CART.replace("targetPort: 8080}", "targetPort: 8080}, {name: mysql, port: 3307}")
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "effect"),
+    [
+        (
+            "{to: [{operation: {methods: [GET], paths: [/x]}}]}",
+            "to[0].operation.methods",
+            "methods, paths, and this rule allows nothing, and connections that no other rule allows are denied",
+        ),
+        (
+            "{from: [{source: {principals: ['*']}}], when: [{key: 'request.headers[x]', values: [a]}]}",
+            "when[0].key",
+            "request.headers[x], and this rule allows nothing, and connections that no other rule allows are denied",
+        ),
+    ],
+)
+def test_a_rule_with_http_attributes_for_a_tcp_port_is_reported(rule: str, path: str, effect: str) -> None:
+    assert findings(TCP_CART, CART_V1, policy("{app: cart}", f"[{rule}]")) == [
+        f"warning no-effect: spec.rules[0].{path}: port 80 is TCP by its name tcp-web, so there are no requests with "
+        f"{effect}; if the port serves HTTP, name it http-web or set its appProtocol: http; otherwise remove the field"
+    ]
+    assert findings(CART, CART_V1, policy("{app: cart}", f"[{rule}]")) == []
+    assert findings(TCP_CART, policy("{app: cart}", f"[{rule}]")) == []
+    assert (
+        findings(TCP_CART, CART_V1, TWO_PORTS.replace("name: cart,", "name: b,"), policy("{app: cart}", f"[{rule}]"))
+        == []
+    )
+
+
+def test_a_deny_rule_with_http_attributes_for_a_tcp_port_denies_all() -> None:
+    rule = "{to: [{operation: {ports: ['3307'], methods: [GET]}}]}"
+    denies = policy("{app: cart}", f"[{rule}], action: DENY")
+    assert findings(TWO_PORTS, CART_V1, denies) == [
+        "warning no-effect: spec.rules[0].to[0].operation.methods: port 3307 is MySQL by its name mysql, so there are no "
+        "requests with methods, and this rule ignores them and denies every connection that its other conditions match; "
+        "if the port serves HTTP, name it http or set its appProtocol: http; otherwise remove the field"
+    ]
+    assert findings(TWO_PORTS, CART_V1, denies.replace("'3307'", "'3307', '8080'")) == []
+    assert findings(TWO_PORTS, CART_V1, denies.replace("methods: [GET]", "notPorts: ['1']")) == []
+
+
+def test_a_rule_with_http_attributes_for_a_gateway_is_not_reported() -> None:
+    router = INGRESS.replace("istio-system", "shop")
+    ingress = CART.replace("app: cart", "istio: ingressgateway").replace("name: http,", "name: https,")
+    rule = "[{to: [{operation: {methods: [GET]}}]}]"
+    edge = gateway("{istio: ingressgateway}")
+    assert findings(router, ingress, edge, policy("{istio: ingressgateway}", rule)) == []
+
+
 def http_rules(rules: str, more: str = "") -> str:
     return f"""
 apiVersion: networking.istio.io/v1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from pilot.config.problem import Problems, below, error, warning
@@ -22,7 +23,13 @@ _WITH_INNER_WILDCARDS = (
     *("namespaces", "not_namespaces", "source.namespace"),
     *_REQUEST_PRINCIPALS,
 )
-_METHODS, _PATHS = ("methods", "not_methods"), ("paths", "not_paths")
+_METHODS, _PATHS, _HOSTS = ("methods", "not_methods"), ("paths", "not_paths"), ("hosts", "not_hosts")
+# Parts of regular expressions that are no parts of paths or hosts. A host may end with .* and mean all domains.
+_PART = r"\[(?:\^|\w-\w)|\\|\A\^|\$\Z"
+_PATH_EXPRESSION = re.compile(rf"\.[*+]|{_PART}", re.ASCII)
+_HOST_EXPRESSION = re.compile(rf"\A\.[*+]|{_PART}", re.ASCII)
+_ANY_SEGMENT = re.compile(r"/(?:\.[*+]|\[\^/\][*+]|\\[dw][*+]|\[\w-\w\][*+]|\*)(?=/|\Z)", re.ASCII)
+_LITERAL = re.compile(r"\*?[^*\\^$\[\]()|?+]+\*?")
 # Limits that Istio lacks: a list becomes one matcher, against which every request is evaluated.
 MOST_VALUES, LONGEST_VALUE = 1024, MAX_LENGTH
 
@@ -112,12 +119,49 @@ def _find_mismatch(field: str, value: str) -> str:
     if field in _REQUEST_PRINCIPALS and not _has_subject(value):
         issuer = value.rstrip("/")
         return f"{value!r} matches no request, because a request principal is ISSUER/SUBJECT; write {issuer}/*"
-    if "*" not in value or is_template(value) or field in _WITH_INNER_WILDCARDS:
+    if is_template(value) or field in _WITH_INNER_WILDCARDS:
         return ""
+    is_path = field in _PATHS
+    if (is_path and _PATH_EXPRESSION.search(value)) or (field in _HOSTS and _HOST_EXPRESSION.search(value)):
+        return (
+            f"{value!r} is matched as text and not as a regular expression, as only * at the start or the end is a "
+            f"wildcard; {_instead_of_expression(value, is_path)}"
+        )
     if "*" in (value[1:] if value[0] == "*" else value.removesuffix("*")):
-        instead = "; write {*} for a segment of a path, and {**} for the rest" if field in _PATHS else ""
+        instead = f"; write {_template(value) or _TEMPLATES}" if is_path else ""
         return f"{value!r} matches only text with a *, because * is a wildcard only at the start or the end{instead}"
     return ""
+
+
+_TEMPLATES = "{*} for a segment of a path, and {**} for the rest"
+
+
+def _template(value: str) -> str:
+    """Return the template that matches what a path with wildcards or expressions for segments means, or ""."""
+    text = _ANY_SEGMENT.sub("/{*}", value)
+    rest = re.search(r"/(?:\.?\*)\Z", value)
+    text = f"{text.removesuffix('{*}')}{{**}}" if rest is not None else text
+    return text if is_template(text) and not find_template_fault(text) and "*" not in _without_wildcards(text) else ""
+
+
+def _without_wildcards(template: str) -> str:
+    return template.replace("{**}", "").replace("{*}", "")
+
+
+def _instead_of_expression(value: str, is_path: bool) -> str:
+    """Return what to write instead of a regular expression."""
+    text = value.removeprefix("^")
+    is_open = text != value and not text.endswith("$")
+    text = f"{text}*" if is_open else text.removesuffix("$")
+    for escaped in "./-":
+        text = text.replace(f"\\{escaped}", escaped)
+    template = _template(text) if is_path else ""
+    for any_text in (".*", ".+"):
+        text = f"*{text.removeprefix(any_text)}" if text.startswith(any_text) else text
+        text = f"{text.removesuffix(any_text)}*" if text.endswith(any_text) else text
+    if _LITERAL.fullmatch(text):
+        return f"write {text}"
+    return f"write {template or _TEMPLATES}" if is_path else "list the hosts"
 
 
 def _has_subject(value: str) -> bool:

@@ -17,7 +17,7 @@ from pilot.config.networking.virtual_service import (
     RouteDestination,
     StringMatch,
 )
-from pilot.config.problem import Problems, below, each, error, warning
+from pilot.config.problem import Problems, below, each, error, info, warning
 from pilot.config.validation import rules
 from pilot.config.validation.traffic.fault import validate_fault
 from pilot.config.validation.traffic.gateway_names import check_gateway_names
@@ -30,10 +30,12 @@ from pilot.config.validation.traffic.headers import (
     validate_headers,
 )
 from pilot.config.validation.traffic.retry import validate_retry
+from pilot.lib.text import cut
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE", "*"})
 _SECOND = 1_000_000_000
 _PERCENT = 100
+_LONGEST_ORIGIN = 200
 
 
 def validate_http_route(route: HTTPRoute, delegated: bool, gateway: bool) -> Problems:
@@ -69,6 +71,7 @@ def validate_http_route(route: HTTPRoute, delegated: bool, gateway: bool) -> Pro
         yield from below("retries", validate_retry(route.retries))
     if route.rewrite is not None:
         yield from below("rewrite", _validate_rewrite(route.rewrite))
+        yield from _check_slashes(route.match, route.rewrite)
     set_by = authorities(route.headers)
     if len(set_by) + (1 if route.rewrite is not None and route.rewrite.authority else 0) > 1:
         yield error("authority-twice", "headers.request", "the host of the request is set more than once")
@@ -223,6 +226,10 @@ def _validate_cors(policy: CorsPolicy) -> Problems:
             yield error("missing-field", f"allowOrigins[{index}]", "one of exact, prefix and regex is required")
         elif origin.regex:
             yield from rules.check_regex(f"allowOrigins[{index}].regex", origin.regex)
+        for form, text in (("exact", origin.exact), ("prefix", origin.prefix)):
+            yield from _check_origin(f"allowOrigins[{index}].{form}", text)
+    for index, text in enumerate(policy.allow_origin):
+        yield from _check_origin(f"allowOrigin[{index}]", text)
     for index, method in enumerate(policy.allow_methods):
         if method not in _METHODS:
             yield error("bad-method", f"allowMethods[{index}]", f"{method!r} is not an HTTP method")
@@ -232,6 +239,30 @@ def _validate_cors(policy: CorsPolicy) -> Problems:
     yield from rules.check_duration("maxAge", policy.max_age)
     if policy.max_age is not None and policy.max_age >= rules.MILLISECOND and policy.max_age % _SECOND:
         yield error("bad-duration", "maxAge", f"{policy.max_age}: must be whole seconds")
+
+
+def _check_origin(path: str, text: str | None) -> Problems:
+    """Yield a warning about an origin with a wildcard. Only * alone matches every origin."""
+    if text and "*" in text and text != "*":
+        expression = cut(text, _LONGEST_ORIGIN).replace(".", r"\.").replace("*", ".*")
+        message = f"* is literal in an origin, so this matches none; write allowOrigins: [{{regex: '{expression}'}}]"
+        yield warning("literal-wildcard", path, message)
+
+
+def _check_slashes(matches: Sequence[HTTPMatchRequest], rewrite: HTTPRewrite) -> Problems:
+    """Yield a note about each prefix without a slash at its end whose replacement has one."""
+    if not rewrite.uri.endswith("/") or rewrite.uri_regex_rewrite is not None:
+        return
+    previous: set[str] = set()
+    for index, match in enumerate(matches):
+        prefix = match.uri.prefix if match.uri is not None else None
+        if prefix and not prefix.endswith("/") and f"{prefix}/" not in previous:
+            text = (
+                f"a request for {prefix}/x is sent as {rewrite.uri}/x, with two slashes; write match: "
+                f"[{{uri: {{prefix: {prefix}/}}}}, {{uri: {{exact: {prefix}}}}}]"
+            )
+            yield info("double-slash", f"match[{index}].uri.prefix", text)
+        previous.add(prefix or "")
 
 
 def _validate_redirect(redirect: HTTPRedirect, matches: tuple[HTTPMatchRequest, ...]) -> Problems:

@@ -373,3 +373,59 @@ def test_certificates_that_clients_do_not_use_are_reported(mode: str) -> None:
         f"warning spec.trafficPolicy.tls.{field}: {mode} {why}, so {field} is ignored: write mode: MUTUAL to use it"
         for field in unused
     ]
+
+
+@pytest.mark.parametrize(
+    ("operation", "expected"),
+    [
+        ("paths: [/api/.*]", "paths[0]: '/api/.*' {RE}; write /api/*"),
+        ("paths: [/x, '^/x$']", "paths[1]: '^/x$' {RE}; write /x"),
+        ("paths: ['^/x']", "paths[0]: '^/x' {RE}; write /x*"),
+        ("notPaths: ['/users/[0-9]+/x']", "notPaths[0]: '/users/[0-9]+/x' {RE}; write /users/{*}/x"),
+        ("paths: ['/a/.+/b/.*']", "paths[0]: '/a/.+/b/.*' {RE}; write /a/{*}/b/{**}"),
+        ("paths: [/a/*/b]", "paths[0]: '/a/*/b' {TEXT}; write /a/{*}/b"),
+        ("paths: [/a*b]", "paths[0]: '/a*b' {TEXT}; write {*} for a segment of a path, and {**} for the rest"),
+        ("hosts: [.*.x.com]", "hosts[0]: '.*.x.com' {RE}; write *.x.com"),
+        (r"hosts: ['^a\.x\.com$']", r"hosts[0]: '^a\\.x\\.com$' {RE}; write a.x.com"),
+        ("hosts: ['(a|b).x.com$']", "hosts[0]: '(a|b).x.com$' {RE}; list the hosts"),
+    ],
+)
+def test_a_regular_expression_in_a_policy_is_text(operation: str, expected: str) -> None:
+    spec = f"{{rules: [{{to: [{{operation: {{{operation}}}}}]}}]}}"
+    expression = "is matched as text and not as a regular expression, as only * at the start or the end is a wildcard"
+    text = "matches only text with a *, because * is a wildcard only at the start or the end"
+    message = expected.replace("{RE}", expression).replace("{TEXT}", text)
+    assert messages_for("AuthorizationPolicy", spec, "security.istio.io/v1") == [
+        f"warning spec.rules[0].to[0].operation.{message}"
+    ]
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "paths: [/.well-known/*, /a.b, '*.js', /a+b, '/f(1)', '/a/{*}/b/{**}', '*']",
+        "hosts: ['*.x.com', 'api.*', '[::1]:80', '*']",
+    ],
+)
+def test_values_with_wildcards_are_valid(operation: str) -> None:
+    spec = f"{{rules: [{{to: [{{operation: {{{operation}}}}}]}}]}}"
+    assert messages_for("AuthorizationPolicy", spec, "security.istio.io/v1") == []
+
+
+def test_a_wildcard_in_an_origin_is_literal() -> None:
+    origins = "allowOrigins: [{exact: 'https://*.x.com'}, {exact: '*'}, {regex: '.*'}, {prefix: 'https://*'}]"
+    message = "* is literal in an origin, so this matches none; write allowOrigins: [{regex: 'https://"
+    assert route(f", corsPolicy: {{{origins}}}") == [
+        rf"warning spec.http[0].corsPolicy.allowOrigins[0].exact: {message}.*\.x\.com'}}]",
+        f"warning spec.http[0].corsPolicy.allowOrigins[3].prefix: {message}.*'}}]",
+    ]
+
+
+def test_a_prefix_without_a_slash_that_is_replaced_with_one() -> None:
+    assert route(", match: [{uri: {prefix: /api}}], rewrite: {uri: /}") == [
+        "info spec.http[0].match[0].uri.prefix: a request for /api/x is sent as //x, with two slashes; write match: "
+        "[{uri: {prefix: /api/}}, {uri: {exact: /api}}]"
+    ]
+    assert route(", match: [{uri: {prefix: /api/}}, {uri: {prefix: /api}}], rewrite: {uri: /}") == []
+    assert route(", match: [{uri: {prefix: /api}}], rewrite: {uri: /v2}") == []
+    assert route(", match: [{uri: {exact: /api}}, {uri: {prefix: /}}], rewrite: {uri: /}") == []

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from pilot.config.gateway_api.gateway import Gateway, ListenerSet
 from pilot.config.gateway_api.reference import ParentReference
 from pilot.config.group_kind import GroupKind
 from pilot.config.kinds.gateway_api import BACKEND_TLS_POLICY, KUBERNETES_GATEWAY
@@ -18,9 +19,12 @@ from pilot.lib.suggestion import choices
 from pilot.mesh.ambient.conditions import WAYPOINT_BOUND
 from pilot.mesh.analysis.check import Check
 from pilot.mesh.analysis.foreign_reference import NOT_PERMITTED, check_references
+from pilot.mesh.gateway_api.gateways import is_managed, parent_gateway, routers_of
 from pilot.mesh.gateway_api.listeners import ROUTES
 from pilot.mesh.lowering.gateway_api.backend_policies import BackendTarget, find_target
 from pilot.mesh.model.condition import StatusCondition
+from pilot.mesh.model.service import ServiceRef
+from pilot.mesh.registry.services import service
 from pilot.mesh.status.gateway_status import GatewayStatus
 from pilot.mesh.status.object_status import (
     BackendStatus,
@@ -34,11 +38,12 @@ from pilot.mesh.status.object_status import (
     objects_with_status,
 )
 from pilot.mesh.status.route_status import ParentStatus
+from pilot.mesh.tables.credentials import has_api_server
 from pilot.mesh.tables.database import Mesh
 
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SUMMARIES = ("ListenersNotValid",)
-_PENDING = ("AddressNotAssigned",)
+_PENDING, _UNUSABLE = ("AddressNotAssigned",), "AddressNotUsable"
 FaultyCondition = tuple[str, StatusCondition]
 
 
@@ -51,8 +56,21 @@ def status_problems(db: Mesh, ref: ObjectRef) -> tuple[Problem, ...]:
     row = object_with_status(db, ref) if isinstance(status, RouteStatus | GatewayStatus | PolicyStatus) else None
     if isinstance(status, RouteStatus):
         status = RouteStatus(tuple(_explained(db, ref, parent) for parent in status.parents))
+    if row is not None and isinstance(status, GatewayStatus) and _lacks_deployer(db, row):
+        status = status._replace(conditions=tuple(c for c in status.conditions if c.reason != _UNUSABLE))
     problems = build_problems(ref, status, row.spec.parent_refs if row is not None and ref.kind in ROUTES else ())
     return tuple(_with_places(db, row, problems)) if row is not None else problems
+
+
+def _lacks_deployer(db: Mesh, o: Object[Gateway | ListenerSet]) -> bool:
+    """Return whether the Service of a Gateway, or of the parent of a ListenerSet, is missing because there is no API
+    server in which to create it."""
+    key = o.key if isinstance(o.spec, Gateway) else parent_gateway(db, o.key)
+    gateway = KUBERNETES_GATEWAY.get(db, key) if key is not None else None
+    if gateway is None or has_api_server(db) or not is_managed(db, gateway.spec):
+        return False
+    hosts = routers_of(db, gateway.key).services
+    return all(service(db, ServiceRef(host, gateway.namespace)) is None for host in hosts)
 
 
 STATUSES = Check("status", objects_with_status, status_problems)

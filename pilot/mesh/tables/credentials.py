@@ -70,6 +70,11 @@ def secret_namespaces(db: Mesh, *names: str) -> tuple[str, ...]:
     return tuple(sorted({key.namespace for name in names for key in SECRET.keys(db, "named", ("", name))}))
 
 
+def has_api_server(db: Mesh) -> bool:
+    """Return whether objects are in an API server, which reviews access, and not only in files."""
+    return db.secret_access.get(EVERY_ACCOUNT) is None
+
+
 def lists_secrets(db: Mesh, account: AccountKey) -> bool | None:
     """Return whether a service account may list the Secrets in its namespace, or None while the access review is
     pending."""

@@ -257,8 +257,6 @@ def _of_files(
     line = f"Checked {_count(checked, 'object')} in {_count(len(texts), 'file')}{context}{others}."
     if mesh_document is not None:
         file_problems = [_placed_provider(p, mesh, mesh_document, mesh_config or "") for p in file_problems]
-    if around is None:
-        file_problems = [p for p in file_problems if not _lacks_deployment(p)]
     all_problems = (*problems, *file_problems, *run_analyzers(analyzers, analyzed))
     return [plain_problem(problem) for problem in all_problems], line
 
@@ -301,8 +299,3 @@ def _placed_provider(problem: Problem, mesh: MeshConfig, document: Document, fil
         return problem
     path = f"extensionProviders[{names.index(name)}]{problem.path[match.end() :]}"
     return msgspec.structs.replace(problem, path=path, file=file, line=document.line_of(path))
-
-
-def _lacks_deployment(problem: Problem) -> bool:
-    """Return whether a problem is the absence of the Service that the control plane creates for a Gateway."""
-    return problem.code == "address-not-usable" and f'hostname "{problem.object.name}-' in problem.message

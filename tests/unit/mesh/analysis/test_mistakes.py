@@ -43,13 +43,10 @@ spec: {host: cart, subsets: [{name: v1, labels: {version: v1}}]}
 
 
 def findings(*documents: str) -> list[str]:
-    """Return the problems in a file as `severity code: path: message`.
-
-    The Service that a control plane creates for a Gateway is not in the file.
-    """
+    """Return the problems in a file as `severity code: path: message`."""
     objects = read_objects({"file.yaml": "\n---\n".join(documents).encode()})
     problems = analyze(objects, MeshConfig(), load([], {}).settings.mesh, CHECKS)
-    return [f"{p.severity} {p.code}: {p.path}: {p.message}" for p in problems if p.code != "address-not-usable"]
+    return [f"{p.severity} {p.code}: {p.path}: {p.message}" for p in problems]
 
 
 def gateway(selector: str) -> str:
@@ -285,6 +282,20 @@ metadata: {name: web, namespace: shop}
 spec: {gatewayClassName: istio, listeners: [{name: http, port: 80, protocol: HTTP}]}
 """
 OTHER = CART.replace("shop", "other")
+
+
+def test_a_gateway_in_files_needs_no_service_unless_it_names_one() -> None:
+    assert findings(WEB) == []
+    parent = WEB.replace("listeners:", "allowedListeners: {namespaces: {from: Same}}, listeners:")
+    listeners = """
+apiVersion: gateway.networking.k8s.io/v1
+kind: ListenerSet
+metadata: {name: more, namespace: shop}
+spec: {parentRef: {name: web}, listeners: [{name: more, port: 81, protocol: HTTP}]}
+"""
+    assert findings(parent, listeners) == []
+    addressed = WEB.replace("listeners:", "addresses: [{type: Hostname, value: ghost}], listeners:")
+    assert [one.partition(":")[0] for one in findings(addressed)] == ["warning address-not-usable"]
 
 
 def http_route(rule: str) -> str:

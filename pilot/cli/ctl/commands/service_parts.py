@@ -16,6 +16,8 @@ SEVERITIES = tuple(SEVERITY_STYLES)
 """All severities, the worst last."""
 _TIME = "%Y-%m-%d %H:%M:%S UTC"
 """The health status in Envoy of endpoints that are not ready."""
+_MAX_SIDECARS = 3
+"""Maximum number of Sidecars that a line names."""
 _REQUESTS = (("requests", "*"), ("exceptions", "-"))
 
 
@@ -27,7 +29,10 @@ def service_parts(page: Plain) -> Iterator[Part]:
     if page["mtls"]:  # it is not known without endpoints
         yield fold(plaintext_line(page["mtls"], page["mtlsBy"], page["identityBy"]), "", "  ")
         yield from _without_sidecar(page)
-    yield from map(_hidden, page["hiddenBy"])
+    own, others = [], []
+    for effect in page["hiddenBy"]:
+        (own if effect["namespace"] == page["namespace"] else others).append(effect)
+    yield from map(_hidden, own)
     for title, table in (
         ("Callers:", _callers(page["callers"])),
         ("Routes:", wrap(_routes(page["routes"]), 3)),
@@ -39,6 +44,9 @@ def service_parts(page: Plain) -> Iterator[Part]:
             yield ""
             yield title
             yield table
+    if others:
+        yield ""
+        yield _hidden(others[0]) if len(others) == 1 else _hidden_elsewhere(others)
 
 
 def plaintext_line(mode: str, by: list[Plain], needed: list[Plain]) -> str:
@@ -91,6 +99,17 @@ def _hidden(effect: Plain) -> str:
     proxies = "1 proxy" if effect["proxies"] == 1 else f"{effect['proxies']} proxies"
     since = f" (changed {_moment(effect['changed'])})" if effect["changed"] else ""
     text = f"{_name(effect['sidecar'])}{since} hides it from {proxies} of the namespace {effect['namespace']}."
+    return fold(text, "", "  ")
+
+
+def _hidden_elsewhere(effects: list[Plain]) -> str:
+    """Return a line on the Sidecars that hide the service from proxies of several other namespaces."""
+    names = list(dict.fromkeys(_name(effect["sidecar"]) for effect in effects))
+    more = f" and {len(names) - _MAX_SIDECARS} more" if len(names) > _MAX_SIDECARS else ""
+    proxies, verb = sum(effect["proxies"] for effect in effects), "hides" if len(names) == 1 else "hide"
+    text = (
+        f"{', '.join(names[:_MAX_SIDECARS])}{more} {verb} it from {proxies} proxies of {len(effects)} other namespaces."
+    )
     return fold(text, "", "  ")
 
 

@@ -153,6 +153,33 @@ def test_refusal_without_a_path_is_a_reason() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("namespaces", "expected"),
+    [
+        (("shop",), "Sidecar shop/s hides it from 2 proxies of the namespace shop."),
+        (("a",), "Sidecar a/s hides it from 2 proxies of the namespace a."),
+        (("a", "b"), "Sidecar a/s, Sidecar b/s hide it from 4 proxies of 2 other namespaces."),
+        (
+            ("a", "b", "c", "d", "e"),
+            "Sidecar a/s, Sidecar b/s, Sidecar c/s and 2 more hide it from 10 proxies of 5 other namespaces.",
+        ),
+    ],
+)
+def test_sidecars_of_other_namespaces_that_hide_a_service_have_one_line(
+    namespaces: tuple[str, ...], expected: str
+) -> None:
+    lists = dict.fromkeys(("mtlsBy", "identityBy", "reasons", "callers", "rules", "policies", "endpoints"), ())
+    head = {"host": "cart", "namespace": "shop", "ready": 1, "total": 1, "mtls": "", "connected": 1, "problems": ()}
+    hiding = [
+        {"sidecar": {"kind": "Sidecar", "namespace": one, "name": "s"}, "namespace": one, "proxies": 2, "changed": 0.0}
+        for one in namespaces
+    ]
+    route = {"object": hiding[0]["sidecar"], "rules": [{"path": "p", "match": [], "to": [], "action": ""}]}
+    lines = list(map(str, service_parts({**lists, **head, "hiddenBy": hiding, "routes": [route]})))
+    assert lines[1 if namespaces == ("shop",) else -1] == expected
+    assert sum("hide" in line for line in lines) == 1
+
+
 def test_problems_of_the_gateway_s_routes_and_hidden_services_are_listed() -> None:
     mesh_world = world(GATEWAY, GATEWAY_ROUTE, WEB)
     node = proxy("router", "gate", "a", "10.9.0.9", {"istio": "gate"})

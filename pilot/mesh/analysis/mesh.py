@@ -12,7 +12,13 @@ from pilot.derive import derived
 from pilot.mesh.analysis.check import Check
 from pilot.mesh.analysis.telemetry_provider import PARTS, check_provider, missing_support, needs_of
 from pilot.mesh.registry.auto_addresses import entries_without_address
-from pilot.mesh.registry.mesh_services import find_service, named_port, provider_service, provider_variables
+from pilot.mesh.registry.mesh_services import (
+    explain_missing,
+    find_service,
+    named_port,
+    provider_service,
+    provider_variables,
+)
 from pilot.mesh.registry.services import refs_by_hostname, service
 from pilot.mesh.security.authorizers import find_fault, is_authorizer
 from pilot.mesh.tables.database import Mesh
@@ -48,7 +54,7 @@ def _check_config(db: Mesh, mesh: MeshConfig) -> Problems:
             yield warning(
                 SERVICE_NOT_FOUND,
                 f"extensionProviders[{index}]",
-                f"{name} matches no service, or more than one; write HOST or NAMESPACE/HOST",
+                explain_missing(db, name),
             )
         elif (
             name

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.mesh.extension_provider import ExtensionProvider
 from pilot.derive import derived
 from pilot.mesh.model.service import ServiceRef
+from pilot.mesh.registry.kubernetes_services import kubernetes_hostname
 from pilot.mesh.registry.services import refs_by_hostname
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
@@ -23,6 +26,10 @@ _WITH_SERVICE = (
     "envoy_otel_als",
     "sds",
 )
+
+
+_MAX_CANDIDATES = 3
+"""Maximum number of services that a text suggests."""
 
 
 class ProviderPort(NamedTuple):
@@ -42,6 +49,28 @@ def find_service(db: Mesh, name: str) -> ServiceRef | None:
     if slash:
         return next((ref for ref in candidates if ref.namespace == namespace), None)
     return candidates[0] if len(candidates) == 1 else None
+
+
+def explain_missing(db: Mesh, name: str) -> str:
+    """Return why the mesh config names no service with `host` or `namespace/host`, and what to write."""
+    _, slash, host = name.rpartition("/")
+    if candidates := refs_by_hostname(db, host):
+        listed = _choices(f"{ref.namespace}/{ref.hostname}" for ref in candidates)
+        reason = f"matches no service in that namespace; write {listed}"
+        return f"{name} {reason if slash else f'is a host of several namespaces; write {listed}'}"
+    label, _, rest = host.partition(".")
+    keys = SERVICE.keys(db, "named", label)
+    namespace = rest.partition(".")[0]
+    named = [key for key in keys if key.namespace == namespace] or keys
+    domain = db.settings.registry.domain
+    hosts = dict.fromkeys(kubernetes_hostname(key.name, key.namespace, domain) for key in sorted(named))
+    listed = _choices(hosts) if hosts else "the whole HOST or NAMESPACE/HOST"
+    return f"{name} matches no service; write {listed}"
+
+
+def _choices(texts: Iterable[str]) -> str:
+    listed = list(texts)
+    return " or ".join(listed[:_MAX_CANDIDATES]) + (" or another" if len(listed) > _MAX_CANDIDATES else "")
 
 
 @derived

@@ -12,7 +12,7 @@ from pilot.config.mesh.extension_provider import (
     ExtensionProvider,
 )
 from pilot.derive import derived
-from pilot.mesh.registry.mesh_services import find_service
+from pilot.mesh.registry.mesh_services import explain_missing, find_service
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
 
@@ -59,7 +59,7 @@ def authorizer(db: Mesh, name: str) -> Authorizer | str:
         return f"extension provider {name}: {fault}"
     ref = find_service(db, settings.service)
     if ref is None:
-        return f"extension provider {name}: {settings.service} matches no service, or more than one"
+        return f"extension provider {name}: {explain_missing(db, settings.service)}"
     return Authorizer(ref.hostname, settings.port, provider.envoy_ext_authz_http, provider.envoy_ext_authz_grpc)
 
 

@@ -29,10 +29,8 @@ def service_parts(page: Plain) -> Iterator[Part]:
     if page["mtls"]:  # it is not known without endpoints
         yield fold(plaintext_line(page["mtls"], page["mtlsBy"], page["identityBy"]), "", "  ")
         yield from _without_sidecar(page)
-    own, others = [], []
-    for effect in page["hiddenBy"]:
-        (own if effect["namespace"] == page["namespace"] else others).append(effect)
-    yield from map(_hidden, own)
+    others = [effect for effect in page["hiddenBy"] if effect["namespace"] != page["namespace"]]
+    yield from (_hidden(effect) for effect in page["hiddenBy"] if effect not in others)
     for title, table in (
         ("Callers:", _callers(page["callers"])),
         ("Routes:", wrap(_routes(page["routes"]), 3)),

@@ -61,6 +61,26 @@ def test_invalid_authorizer_is_reported(entry: str, reason: str) -> None:
     assert reason in result
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("judge.court", f"matches no service; write {HOST}"),
+        ("judge", f"matches no service; write {HOST} or judge.far.svc.cluster.local"),
+        ("judge.gone", f"matches no service; write {HOST} or judge.far.svc.cluster.local"),
+        (f"far/{HOST}", f"matches no service in that namespace; write court/{HOST}"),
+        ("judge.example", "is a host of several namespaces; write a/judge.example or b/judge.example"),
+        ("ghost", "matches no service; write the whole HOST or NAMESPACE/HOST"),
+    ],
+)
+def test_missing_service_of_an_authorizer_names_those_that_may_be_meant(name: str, expected: str) -> None:
+    entry = "{hosts: [judge.example], ports: [{number: 9000, name: http, protocol: HTTP}], resolution: DNS}"
+    entries = [make("ServiceEntry", "judge", entry, namespace) for namespace in ("a", "b")]
+    far = service("judge", "[{name: http, port: 9000}]", namespace="far")
+    mesh = providers(f"name: judge, envoyExtAuthzGrpc: {{service: {name}, port: 9000}}")
+    result = authorizer(world(AUTHORIZER_SERVICE, far, *entries, mesh_config=mesh).mesh, "judge")
+    assert result == f"extension provider judge: {name} {expected}"
+
+
 @pytest.mark.parametrize("name", ["Judge", "a.b", "-a", "a" * 64, "a_b"])
 def test_authorizer_name_is_a_dns_label(name: str) -> None:
     assert isinstance(

@@ -17,11 +17,13 @@ from pilot.config.validation.key_material import find_staple_flaw, validity_peri
 from pilot.derive import derived
 from pilot.mesh.model.credential_key import CredentialKey, parse_field
 from pilot.mesh.tables.clock import current_time
-from pilot.mesh.tables.credentials import credential
+from pilot.mesh.tables.credentials import credential, secret_namespaces
 from pilot.mesh.tables.database import Mesh
 
 SOON = 7 * 86_400.0
 """Number of seconds before the end of a certificate from which it is reported."""
+_MAX_NAMESPACES = 3
+"""Maximum number of namespaces with a Secret that a problem names. The one that is meant is not obvious among more."""
 _ELSEWHERE = ("sds://", "builtin://", "invalid://")
 """URL schemes of credentials that the control plane does not provide."""
 
@@ -53,8 +55,23 @@ def check_credential(db: Mesh, path: str, text: str, namespaces: Iterable[str], 
         yield warning(
             "credential-not-found",
             path,
-            f"{kind_name(name)} {name.names[-1]} not found in namespace {', '.join(where)}",
+            f"{kind_name(name)} {name.names[-1]} not found in namespace {', '.join(where)}"
+            f"{_secret_elsewhere(db, name)}",
         )
+
+
+def _secret_elsewhere(db: Mesh, name: CredentialKey) -> str:
+    """Return where a Secret is that proxies do not find in their own namespace, or ""."""
+    places = namespaces_with(db, *name.names) if name.source != "ConfigMap" else ""
+    return (
+        f"; it is in namespace {places}, but proxies read Secrets only in their own: create it there" if places else ""
+    )
+
+
+def namespaces_with(db: Mesh, *names: str) -> str:
+    """Return the namespaces that have a Secret with one of the names, or "" if none or too many have one."""
+    namespaces = secret_namespaces(db, *names)
+    return " and ".join(namespaces) if len(namespaces) <= _MAX_NAMESPACES else ""
 
 
 def find_credential(db: Mesh, name: CredentialKey, roots: bool) -> KeyPair | Roots | Flaw | None:

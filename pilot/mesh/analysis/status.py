@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from pilot.config.gateway_api.gateway import Gateway, ListenerSet
+from pilot.config.gateway_api.gateway import Gateway, Listener, ListenerSet
 from pilot.config.gateway_api.reference import ParentReference
 from pilot.config.group_kind import GroupKind
 from pilot.config.kinds.gateway_api import BACKEND_TLS_POLICY, KUBERNETES_GATEWAY
@@ -18,6 +18,7 @@ from pilot.derive import derived
 from pilot.lib.suggestion import choices
 from pilot.mesh.ambient.conditions import WAYPOINT_BOUND
 from pilot.mesh.analysis.check import Check
+from pilot.mesh.analysis.credential import namespaces_with
 from pilot.mesh.analysis.foreign_reference import NOT_PERMITTED, check_references
 from pilot.mesh.gateway_api.gateways import is_managed, parent_gateway, routers_of
 from pilot.mesh.gateway_api.listeners import ROUTES
@@ -38,10 +39,12 @@ from pilot.mesh.status.object_status import (
     objects_with_status,
 )
 from pilot.mesh.status.route_status import ParentStatus
-from pilot.mesh.tables.credentials import has_api_server
+from pilot.mesh.tables.credentials import has_api_server, secret_namespaces
 from pilot.mesh.tables.database import Mesh
 
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_MAX_SECRETS = 2
+"""Maximum number of Secrets of a listener, as of its certificates."""
 _SUMMARIES = ("ListenersNotValid",)
 _PENDING, _UNUSABLE = ("AddressNotAssigned",), "AddressNotUsable"
 FaultyCondition = tuple[str, StatusCondition]
@@ -56,6 +59,8 @@ def status_problems(db: Mesh, ref: ObjectRef) -> tuple[Problem, ...]:
     row = object_with_status(db, ref) if isinstance(status, RouteStatus | GatewayStatus | PolicyStatus) else None
     if isinstance(status, RouteStatus):
         status = RouteStatus(tuple(_explained(db, ref, parent) for parent in status.parents))
+    if row is not None and isinstance(status, GatewayStatus):
+        status = _with_places_of_secrets(db, row, status)
     if row is not None and isinstance(status, GatewayStatus) and _lacks_deployer(db, row):
         status = status._replace(conditions=tuple(c for c in status.conditions if c.reason != _UNUSABLE))
     problems = build_problems(ref, status, row.spec.parent_refs if row is not None and ref.kind in ROUTES else ())
@@ -71,6 +76,35 @@ def _lacks_deployer(db: Mesh, o: Object[Gateway | ListenerSet]) -> bool:
         return False
     hosts = routers_of(db, gateway.key).services
     return all(service(db, ServiceRef(host, gateway.namespace)) is None for host in hosts)
+
+
+def _with_places_of_secrets(db: Mesh, o: Object[Gateway | ListenerSet], status: GatewayStatus) -> GatewayStatus:
+    """Return the status of a Gateway whose messages on missing Secrets name the namespaces that have them."""
+    hints = [_secrets_elsewhere(db, o, listener) for listener in o.spec.listeners]
+    if not any(hints) or len(hints) != len(status.listeners):
+        return status
+    listeners = []
+    for listener, hint in zip(status.listeners, hints, strict=True):
+        conditions = (
+            c._replace(message=c.message + hint) if c.reason == "InvalidCertificateRef" else c
+            for c in listener.conditions
+        )
+        listeners.append(listener._replace(conditions=tuple(conditions)))
+    return status._replace(listeners=tuple(listeners))
+
+
+def _secrets_elsewhere(db: Mesh, o: Object[Any], listener: Listener) -> str:
+    """Return a hint on the Secrets of a listener that other namespaces have."""
+    hints = []
+    for ref in listener.tls.certificate_refs[:_MAX_SECRETS] if listener.tls is not None else ():
+        places = secret_namespaces(db, ref.name)
+        named = namespaces_with(db, ref.name) if (ref.namespace or o.namespace) not in places else ""
+        if named:
+            hints.append(
+                f"; Secret {ref.name} is in namespace {named}: create it in {o.namespace}, or set the namespace of the "
+                f"reference and add a ReferenceGrant there that allows {o.kind.name}s of {o.namespace} to use Secrets"
+            )
+    return "".join(hints)
 
 
 STATUSES = Check("status", objects_with_status, status_problems)

@@ -534,3 +534,45 @@ def test_port_settings_with_a_target_port_name_the_port() -> None:
         "settings have no effect; its ports: 80; 8080 is the targetPort of port 80: write 80"
     ]
     assert findings(CART, rule.replace("PORT", "{port: {number: 80}, tls: {mode: DISABLE}}")) == []
+
+
+# -- Secrets in other namespaces
+
+
+ROUTER = """
+apiVersion: v1
+kind: Pod
+metadata: {name: router-0, namespace: istio-system, labels: {istio: ingressgateway}}
+spec: {}
+"""
+
+
+def secret(namespace: str) -> str:
+    return f"""
+apiVersion: v1
+kind: Secret
+metadata: {{name: cert, namespace: {namespace}}}
+type: kubernetes.io/tls
+data: {{tls.crt: "", tls.key: ""}}
+"""
+
+
+def test_a_secret_that_is_not_in_the_namespace_of_the_router_is_named() -> None:
+    tls = "port: {number: 443, name: https, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: cert}"
+    edge = gateway("{istio: ingressgateway}").replace("port: {number: 80, name: http, protocol: HTTP}", tls)
+    missing = "warning credential-not-found: spec.servers[0].tls.credentialName: Secret cert not found in namespace istio-system"
+    assert findings(ROUTER, edge) == [missing]
+    assert findings(ROUTER, edge, secret("shop")) == [
+        f"{missing}; it is in namespace shop, but proxies read Secrets only in their own: create it there"
+    ]
+    assert findings(ROUTER, edge, *map(secret, ("a", "b", "c", "shop"))) == [missing]
+
+
+def test_a_secret_that_is_not_in_the_namespace_of_a_listener_is_named() -> None:
+    tls = "tls: {certificateRefs: [{name: cert}]}"
+    edge = WEB.replace("protocol: HTTP}", f"protocol: HTTPS, {tls}}}")
+    assert findings(edge)[0].endswith("secret shop/cert not found")
+    assert [one.partition(" not found")[2] for one in findings(edge, secret("other"))] == [
+        "; Secret cert is in namespace other: create it in shop, or set the namespace of the reference and add a "
+        "ReferenceGrant there that allows Gateways of shop to use Secrets"
+    ]

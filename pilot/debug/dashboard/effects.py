@@ -12,6 +12,7 @@ from pilot.debug.dashboard.mesh import FAILING
 from pilot.debug.object_delivery import find_key
 from pilot.debug.terms import first_names
 from pilot.lib.text import cut
+from pilot.mesh.analysis.opaque_port import CONNECTIONS_CLOSED, REQUESTS_FAIL
 from pilot.mesh.analysis.route_port import ignores_http
 from pilot.mesh.tables.database import Mesh
 
@@ -36,7 +37,8 @@ def effect_of(db: Mesh, problem: Problem) -> ErrorEffect:
         is_in_force = kind.get(db, find_key(db, kind, problem.object)) is not None
         return ErrorEffect("its last valid version is in force" if is_in_force else "it is not in force")
     if problem.code == UNREADY:
-        return ErrorEffect("requests get 503", True)
+        is_closed = problem.message.endswith(CONNECTIONS_CLOSED)
+        return ErrorEffect(CONNECTIONS_CLOSED if is_closed else REQUESTS_FAIL, True)
     return _effect_of_route(db, problem) if problem.code in FAILING else ErrorEffect("")
 
 

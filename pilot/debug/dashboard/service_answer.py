@@ -56,6 +56,7 @@ from pilot.debug.terms import endpoint_word, first_names, not_responding, reject
 from pilot.lib.labels import cut as cut_labels
 from pilot.lib.suggestion import did_you_mean
 from pilot.mesh.analysis.nack import REJECTED, likely_causes
+from pilot.mesh.analysis.opaque_port import failure_of
 from pilot.mesh.analysis.selector import format_labels, label_sets
 from pilot.mesh.analysis.service import lacks_port
 from pilot.mesh.model.facets import PolicySubjectKey
@@ -258,10 +259,10 @@ def _endpoint_reasons(db: Mesh, facts: ServiceFacts, target: Service) -> Iterato
     if not target.ports:
         yield ServiceReason("warning", "It has no ports.", _declaration(target))
     elif not facts.total:
-        text = f"It has no endpoints, so requests get 503: {_why_empty(db, target)}."
+        text = f"It has no endpoints, so {failure_of(target)}: {_why_empty(db, target)}."
         yield ServiceReason("warning", text, _declaration(target))
     elif facts.is_unready:
-        yield ServiceReason("error", _unready_text(facts.total), _endpoints_object(db, target))
+        yield ServiceReason("error", _unready_text(target, facts.total), _endpoints_object(db, target))
     elif 0 < facts.ready < facts.total:
         text = f"{facts.total - facts.ready} of its {facts.total} endpoints are not ready."
         yield ServiceReason("warning", text, _endpoints_object(db, target))
@@ -291,10 +292,9 @@ def _endpoints_object(db: Mesh, target: Service) -> ObjectRef:
     return next(unready, _declaration(target))
 
 
-def _unready_text(total: int) -> str:
-    if total == 1:
-        return "Its only endpoint is not ready, so requests get 503."
-    return f"None of its {total} endpoints is ready, so requests get 503."
+def _unready_text(target: Service, total: int) -> str:
+    text = "Its only endpoint is not ready" if total == 1 else f"None of its {total} endpoints is ready"
+    return f"{text}, so {failure_of(target)}."
 
 
 def _proxy_reasons(

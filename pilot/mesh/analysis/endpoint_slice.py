@@ -9,6 +9,10 @@ from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.config.problem import Problem, Problems, error
 from pilot.derive import derived
 from pilot.mesh.analysis.check import Check, attribute
+from pilot.mesh.analysis.opaque_port import REQUESTS_FAIL, failure_of
+from pilot.mesh.model.service import ServiceRef
+from pilot.mesh.registry.kubernetes_services import kubernetes_hostname
+from pilot.mesh.registry.services import service
 from pilot.mesh.tables.database import Mesh
 
 
@@ -37,6 +41,7 @@ def _check(db: Mesh, key: RegistryKey, o: Object[EndpointSlice]) -> Problems:
         return
     count = sum(len(row.spec.endpoints) for row in slices.values())
     text = "its only endpoint is not ready" if count == 1 else f"none of its {count} endpoints is ready"
-    yield error(
-        "no-ready-endpoint", "endpoints", f"Service {owner.namespace}/{owner.name}: {text}, so requests get 503"
-    )
+    ref = ServiceRef(kubernetes_hostname(owner.name, owner.namespace, db.settings.registry.domain), owner.namespace)
+    target = service(db, ref)
+    effect = failure_of(target) if target is not None else REQUESTS_FAIL
+    yield error("no-ready-endpoint", "endpoints", f"Service {owner.namespace}/{owner.name}: {text}, so {effect}")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pilot.config.protocol import Protocol, parse_protocol
 from pilot.mesh.model.service import Port, Registry, Service
 
+CONNECTIONS_CLOSED, REQUESTS_FAIL = "connections are closed", "requests get 503"
 _MAX_PORTS = 3
 """Maximum number of ports that a text names."""
 
@@ -20,6 +21,11 @@ def opaque_ports(of_services: Iterable[tuple[Service, Port]]) -> tuple[tuple[Ser
 def ports_of(services: Iterable[Service]) -> Iterator[tuple[Service, Port]]:
     """Yield each port of services, with its service."""
     return ((one, port) for one in services for port in one.ports)
+
+
+def failure_of(one: Service) -> str:
+    """Return what happens to the clients of a service that has no usable endpoint."""
+    return CONNECTIONS_CLOSED if opaque_ports(ports_of((one,))) else REQUESTS_FAIL
 
 
 def describe_ports(ports: Iterable[tuple[Service, Port]]) -> str:

@@ -346,6 +346,12 @@ async def test_http_routes_to_a_tcp_port_inject_no_faults_and_fail_no_requests()
     answer = await describe(web, POD, SLICE, route("{destination: {host: gone.example}}", fault))
     assert reasons(answer) == []
     assert [rule["action"] for rule in answer["routes"][0]["rules"]] == ["none: the service has no HTTP port"]
+    assert reasons(await describe(web)) == [
+        ("warning", "It has no endpoints, so connections are closed: no workload matches its selector app=web.")
+    ]
+    assert reasons(await describe(web, POD, endpoint_slice("web", UNREADY))) == [
+        ("error", "Its only endpoint is not ready, so connections are closed.")
+    ]
     at_gateway = route("{destination: {host: web}}", fault)
     at_gateway["spec"]["gateways"] = ["mesh", "edge"]
     assert ("warning", "spec.http[0] aborts 50 % of the requests with 503.") in reasons(

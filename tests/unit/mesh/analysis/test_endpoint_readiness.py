@@ -27,6 +27,10 @@ def test_service_without_a_ready_endpoint_is_reported_once() -> None:
     assert reports(SERVICE, endpoint_slice("api", NOT_READY)) == [
         ("EndpointSlice api-0", "Service a/api: its only endpoint is not ready, so requests get 503")
     ]
+    tcp = make("Service", "api", "{clusterIP: 10.96.0.1, selector: {app: api}, ports: [{name: tcp, port: 80}]}")
+    assert reports(tcp, endpoint_slice("api", NOT_READY)) == [
+        ("EndpointSlice api-0", "Service a/api: its only endpoint is not ready, so connections are closed")
+    ]
 
 
 @pytest.mark.parametrize(

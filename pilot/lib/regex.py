@@ -100,8 +100,12 @@ def is_searchable(pattern: str) -> bool:
     return _searchable(pattern) is not None
 
 
+@functools.lru_cache(maxsize=64)
 def _searchable(pattern: str) -> Any:
-    """Return the compiled pattern, or None if its program is too large."""
+    """Return the compiled pattern, or None if its program is too large.
+
+    An object can contain the same pattern thousands of times. The cache holds at most 64 × 128 KiB.
+    """
     try:
         expression = re2.compile(pattern, options=_SEARCH_OPTIONS)
     except re2.error:

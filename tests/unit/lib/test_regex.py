@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import re2
 
-from pilot.lib.regex import MAX_COST, find_fault, is_found, one_budget
+from pilot.lib.regex import MAX_COST, find_fault, is_found, is_searchable, one_budget
 
 LARGE = r"(?i)[\pL]{300}"
 
@@ -73,3 +73,11 @@ def test_large_expression_is_searched_without_a_message_of_the_library(capfd: py
     assert is_found("^1[.]3", "1.32.0")
     assert not is_found("1", "1" * 10_000)
     assert not capfd.readouterr().err
+
+
+def test_large_expression_is_compiled_once_for_all_patches_of_an_object(compiled: list[str]) -> None:
+    pattern = r"(\pL|\d)*(\pL|\d)*repeated"
+    for _ in range(3):
+        is_searchable(pattern)
+        is_found(pattern, "1.32.0")
+    assert compiled == [pattern]

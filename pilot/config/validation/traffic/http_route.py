@@ -35,7 +35,8 @@ from pilot.lib.text import cut
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE", "*"})
 _SECOND = 1_000_000_000
 _PERCENT = 100
-_LONGEST_ORIGIN = 200
+_LONGEST_QUOTED = 200
+"""Maximum length of a value that a message repeats."""
 
 
 def validate_http_route(route: HTTPRoute, delegated: bool, gateway: bool) -> Problems:
@@ -244,7 +245,7 @@ def _validate_cors(policy: CorsPolicy) -> Problems:
 def _check_origin(path: str, text: str | None) -> Problems:
     """Yield a warning about an origin with a wildcard. Only * alone matches every origin."""
     if text and "*" in text and text != "*":
-        expression = cut(text, _LONGEST_ORIGIN).replace(".", r"\.").replace("*", ".*")
+        expression = cut(text, _LONGEST_QUOTED).replace(".", r"\.").replace("*", ".*")
         message = f"* is literal in an origin, so this matches none; write allowOrigins: [{{regex: '{expression}'}}]"
         yield warning("literal-wildcard", path, message)
 
@@ -257,9 +258,10 @@ def _check_slashes(matches: Sequence[HTTPMatchRequest], rewrite: HTTPRewrite) ->
     for index, match in enumerate(matches):
         prefix = match.uri.prefix if match.uri is not None else None
         if prefix and not prefix.endswith("/") and f"{prefix}/" not in previous:
+            old, new = cut(prefix, _LONGEST_QUOTED), cut(rewrite.uri, _LONGEST_QUOTED)
             text = (
-                f"a request for {prefix}/x is sent as {rewrite.uri}/x, with two slashes; write match: "
-                f"[{{uri: {{prefix: {prefix}/}}}}, {{uri: {{exact: {prefix}}}}}]"
+                f"a request for {old}/x is sent as {new}/x, with two slashes; write match: "
+                f"[{{uri: {{prefix: {old}/}}}}, {{uri: {{exact: {old}}}}}]"
             )
             yield info("double-slash", f"match[{index}].uri.prefix", text)
         previous.add(prefix or "")

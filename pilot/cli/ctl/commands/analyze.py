@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Collection, Iterable
@@ -21,14 +22,14 @@ from pilot.cli.ctl.analyzers.reading import (
     run_analyzers,
 )
 from pilot.cli.ctl.client import CommandError
-from pilot.cli.ctl.cluster import Cluster, with_cluster
-from pilot.cli.ctl.command import with_client
+from pilot.cli.ctl.cluster import Cluster, remembered, with_cluster
+from pilot.cli.ctl.connection import connect, with_connection
 from pilot.cli.ctl.files import read_files
 from pilot.cli.ctl.findings import SEVERITIES, Finding, Selection, reaches, with_selection
 from pilot.cli.ctl.istio_codes import ANALYZER_NAMES, belongs_to, codes_of
 from pilot.cli.ctl.output import FORMATS, CommandResult, TextTable, show
 from pilot.cli.ctl.progress import step_progress
-from pilot.cli.ctl.replicas import Replicas
+from pilot.cli.ctl.replicas import Replicas, report_missing
 from pilot.config.catalogue import CATALOGUE
 from pilot.config.group_kind import GroupKind
 from pilot.config.mesh.mesh_config import MeshConfig
@@ -45,9 +46,24 @@ from pilot.settings.parse import load
 FOUND = 79
 """Exit status if problems are found. It is the same as istioctl's."""
 _PROVIDER = re.compile(r"extensionProviders\[(\d{1,9})\]", re.ASCII)
+_USE_KUBE = "--use-kube"
 
 
-@click.command()
+class _AnalyzeCommand(click.Command):
+    """A command whose option -k takes a value after =, as in istioctl, so that a file may follow it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words = list(args)
+        for position, (word, following) in enumerate(itertools.pairwise([*args, "--"])):
+            name, equals, value = word.partition("=")
+            if word == "--":
+                break
+            if name in ("-k", _USE_KUBE) and (equals or following.lower() not in click.BOOL.bool_states):
+                words[position] = f"{_USE_KUBE}={value if equals else 'true'}"
+        return super().parse_args(ctx, words)
+
+
+@click.command(cls=_AnalyzeCommand)
 @click.argument("files", nargs=-1)
 @click.option("-f", "--filename", "more_files", multiple=True, hidden=True)  # as in validate
 @click.option(
@@ -84,7 +100,7 @@ _PROVIDER = re.compile(r"extensionProviders\[(\d{1,9})\]", re.ASCII)
 @click.option("-L", "--list-analyzers", "only_list", is_flag=True, help="list the names for --analyzer, and stop")
 @click.option(
     "-k",
-    "--use-kube",
+    _USE_KUBE,
     "use_kube",
     type=bool,
     is_flag=False,
@@ -99,11 +115,10 @@ _PROVIDER = re.compile(r"extensionProviders\[(\d{1,9})\]", re.ASCII)
     metavar="CONTEXT",
     help="kubeconfig context of another cluster, whose Services are compared; may be repeated",
 )
-@with_client
+@with_connection
 @click.option("-r", "--revision", default="", help="revision of the mesh config (default: that of the tag default)")
 @with_cluster
 def analyze(
-    client: Replicas,
     cluster: Cluster,
     files: tuple[str, ...],
     more_files: tuple[str, ...],
@@ -134,10 +149,17 @@ def analyze(
     if files and contexts:
         raise click.UsageError("--remote-contexts compares the Services of clusters: omit FILES")
     if files:
+        ctx = click.get_current_context()
+        if use_kube is None and (remembered(ctx, "kubeconfig") or remembered(ctx, "context")):
+            click.echo("Note: only the files are checked; -k checks them together with the cluster's objects", err=True)
         around = _surroundings(cluster, analyzers) if use_kube else None
         reports, checked = _of_files(files, mesh_config, selection.namespace, analyzers, around, revision)
     else:
-        reports, checked = _of_control_plane(client, selection)
+        control_plane = connect(click.get_current_context())
+        try:
+            reports, checked = _of_control_plane(control_plane, selection)
+        finally:
+            report_missing(control_plane)
         if use_kube is not False:
             more, note = _of_cluster(cluster, contexts, analyzers, use_kube, revision)
             reports, checked = [*reports, *more], f"{checked} {note}"

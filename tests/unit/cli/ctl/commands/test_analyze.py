@@ -92,6 +92,28 @@ def test_running_control_plane_is_analyzed_without_files(run: Run, monkeypatch: 
     assert "no such file" in run("analyze", "-k", status=1)[1]
 
 
+def test_files_need_no_usable_kubeconfig(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "missing"))
+    assert run("analyze", "a.yaml", a=SERVICE, status=0) == (
+        "✔ No validation issues found.\nChecked 1 object in 1 file.\n",
+        "",
+    )
+
+
+@pytest.mark.parametrize("option", [("-k",), ("-k", "true"), ("-k=true",), ("--use-kube",), ("--use-kube=1",)])
+def test_file_may_follow_the_option_for_the_cluster(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, option: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "missing"))
+    assert f"kubeconfig {tmp_path}/missing: no such file" in run("analyze", *option, "a.yaml", a=SERVICE, status=1)[1]
+
+
+def test_note_says_that_a_selected_cluster_is_not_read_for_files(run: Run) -> None:
+    _, error = run("--context", "edge", "analyze", "a.yaml", a=SERVICE, status=0)
+    assert error == "Note: only the files are checked; -k checks them together with the cluster's objects\n"
+    assert run("--context", "edge", "analyze", "-k=false", "a.yaml", status=0)[1] == ""
+
+
 def test_files_may_follow_the_option_of_validate(run: Run) -> None:
     assert run("analyze", "-f", "a.yaml", "b.yaml", a=SERVICE, b=BROKEN, status=79)[0].endswith(
         "Checked 2 objects in 2 files.\n"

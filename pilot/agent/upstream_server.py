@@ -14,6 +14,7 @@ from grpc import aio
 
 from pilot.agent.agent_settings import ControlPlaneSettings
 from pilot.agent.proxy.server_address import parse_address
+from pilot.lib.pem_files import PemError, PemFile, check_pair, load_certificates
 
 CONFIG_MAP_ROOT = "./var/run/secrets/istio/root-cert.pem"
 MOUNTED_ROOT = "./etc/certs/root-cert.pem"
@@ -124,9 +125,13 @@ class UpstreamServer(NamedTuple):
         """Return the client's private key and certificate chain. Both are None while the key file does not exist."""
         if self.client_certificate is None or not pathlib.Path(self.client_certificate.key).exists():
             return None, None
-        return _read(self.client_certificate.key, "client private key"), _read(
-            self.client_certificate.chain, "client certificate"
-        )
+        key_file, chain_file = self.client_certificate
+        key, chain = _read(key_file, "client private key"), _read(chain_file, "client certificate")
+        try:
+            check_pair(PemFile(chain_file, chain), PemFile(key_file, key))
+        except PemError as error:
+            raise UpstreamConfigError(f"cannot use the client certificate: {error}") from error
+        return key, chain
 
 
 def xds_upstream(
@@ -205,8 +210,10 @@ def _root_file(settings: ControlPlaneSettings, configured: str, mounted: str) ->
 
 def _read_roots(path: str) -> bytes:
     roots = _read(path, "root certificates", "; XDS_ROOT_CA and CA_ROOT_CA name another file")
-    if b"-----BEGIN CERTIFICATE-----" not in roots:  # gRPC would report only that a handshake failed
-        raise UpstreamConfigError(f"{path} contains no certificate in PEM; it must contain the root certificates")
+    try:
+        load_certificates(PemFile(path, roots))  # gRPC would report only that a handshake failed
+    except PemError as error:
+        raise UpstreamConfigError(f"cannot use the root certificates: {error}") from error
     return roots
 
 

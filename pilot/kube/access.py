@@ -6,6 +6,7 @@ import ssl
 from typing import NamedTuple
 
 from pilot.kube.api_errors import ConfigurationError
+from pilot.lib.pem_files import PemError, PemFile, check_pair
 
 
 class Access(NamedTuple):
@@ -39,9 +40,18 @@ class TlsFiles(NamedTuple):
         try:
             context = ssl.create_default_context(cafile=self.roots)
             if self.certificate:
+                # OpenSSL would ask for the password of an encrypted key.
+                check_pair(
+                    _read("client-certificate", self.certificate), _read("client-key", self.key or self.certificate)
+                )
                 context.load_cert_chain(self.certificate, self.key)
-        except (OSError, ssl.SSLError) as error:
+        except (OSError, ssl.SSLError, PemError) as error:
             raise ConfigurationError(f"cannot use the certificates in the kubeconfig: {error}") from error
         if not self.verify:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return context
+
+
+def _read(field: str, path: str) -> PemFile:
+    with open(path, "rb") as file:
+        return PemFile(f"{field} {path}", file.read())

@@ -14,8 +14,8 @@ from pilot.agent.certificates.secret_cache import (
     build_certificate_secret,
     build_root_secret,
 )
-from pilot.agent.certificates.workload_certificate import load_certificate
 from pilot.lib.logging.log import scope
+from pilot.lib.pem_files import PemFile, check_pair
 
 CHAIN, KEY, ROOT = "./etc/certs/cert-chain.pem", "./etc/certs/key.pem", "./etc/certs/root-cert.pem"
 CERTIFICATE_PREFIX, ROOT_PREFIX = "file-cert:", "file-root:"
@@ -110,5 +110,6 @@ class SecretFileWatcher:
             self._secrets.put(build_root_secret(name, pathlib.Path(source.roots).read_bytes()))
             return
         chain, key = pathlib.Path(source.chain).read_bytes(), pathlib.Path(source.key).read_bytes()
-        load_certificate(chain, key, chain)  # rejects a mismatch while the files are being replaced one by one
+        # The files may differ while they are being replaced one by one.
+        check_pair(PemFile(source.chain, chain), PemFile(source.key, key))
         self._secrets.put(build_certificate_secret(name, chain, key))

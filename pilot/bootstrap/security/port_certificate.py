@@ -17,6 +17,7 @@ from pilot.bootstrap.security.signed_certificate import PROVIDER, ServerIdentity
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.ingest.files.watch import Watch
 from pilot.lib.logging.log import scope
+from pilot.lib.pem_files import PemError, PemFile, check_pair, load_certificates
 from pilot.lib.start_error import StartError
 from pilot.settings.security import SecurePortSettings
 from pilot.xds.tls.context import CertificatePair, TlsRules, make_context
@@ -34,6 +35,9 @@ class CertificateFiles(NamedTuple):
     chain: str
     key: str
     roots: str
+
+
+_FLAGS = CertificateFiles("--tlsCertFile", "--tlsKeyFile", "--caCertFile")
 
 
 class PortCertificate:
@@ -81,9 +85,7 @@ class PortCertificate:
         try:
             self.context = await asyncio.to_thread(self._build_context)
         except (OSError, ValueError, SigningError) as error:
-            flags = f" (--tlsCertFile, --tlsKeyFile and --caCertFile: {', '.join(self._files)})" if self._files else ""
-            reason = "a file has no valid certificate or private key in PEM" if "PEM lib" in str(error) else str(error)
-            raise StartError(f"cannot load the server certificate{flags}: {reason}") from error
+            raise StartError(f"cannot load the server certificate: {error}") from error
         paths = [path for path in (*(self._files or ()), self._client_roots_file) if path]
         for folder in {os.path.dirname(os.path.abspath(path)) for path in paths}:
             watch = Watch(folder, lambda _: self._schedule_reload(), self._schedule_reload, recursive=False)
@@ -123,7 +125,11 @@ class PortCertificate:
         pairs, roots = self._read_pairs_and_roots()
         if self._protocol == "h2":
             return make_context(pairs, roots, self._rules)
-        client_roots = _read(self._client_roots_file) if self._client_roots_file else None
+        client_roots = None
+        if self._client_roots_file:
+            file = _read(f"PILOT_WEBHOOK_CLIENT_CA_FILE {self._client_roots_file}", self._client_roots_file)
+            load_certificates(file)
+            client_roots = file.content
         return make_context(pairs, client_roots, self._rules, self._protocol, ssl.CERT_REQUIRED)
 
     def _read_pairs_and_roots(self) -> tuple[Sequence[CertificatePair], bytes]:
@@ -133,10 +139,18 @@ class PortCertificate:
             roots += self._external_signer.roots_pem()
         self.revoked = RevokedCertificates(self._issuer.crl if self._issuer is not None else b"")
         if self._files is not None:
-            chain, key, file_roots = map(_read, self._files)
-            return (CertificatePair(chain, key),), roots + file_roots
+            chain, key, file_roots = map(_read, self._names_of_files(), self._files)
+            check_pair(chain, key)
+            load_certificates(file_roots)
+            return (CertificatePair(chain.content, key.content),), roots + file_roots.content
         assert self._issuer is not None
         return self._issuer.pairs(self._names()), roots
+
+    def _names_of_files(self) -> Sequence[str]:
+        """Return the names of the files for messages, with the flags that set them."""
+        files = self._files or ()
+        is_set = self._settings.certificate_file in files
+        return [f"{flag} {path}" if is_set else path for flag, path in zip(_FLAGS, files, strict=False)]
 
 
 def find_files(settings: SecurePortSettings) -> CertificateFiles | None:
@@ -169,6 +183,10 @@ def dns_names(mesh: MeshConfig, namespace: str, revision: str, custom: Sequence[
     )
 
 
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
+def _read(name: str, path: str) -> PemFile:
+    """Return a file. Raise PemError, which names it for users, if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return PemFile(name, file.read())
+    except OSError as error:
+        raise PemError(f"cannot read {name}: {error.strerror}") from error

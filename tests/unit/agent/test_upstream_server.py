@@ -10,11 +10,14 @@ import pytest
 from pilot.agent.agent_settings import AgentSettings
 from pilot.agent.upstream_server import (
     ClientCertificate,
+    UpstreamConfigError,
     UpstreamServer,
     ca_upstream,
     xds_upstream,
 )
+from testing.control_planes.secure_plane import issue
 from testing.control_planes.secure_port import NAME
+from testing.security.certificates import root
 
 CONTROL_PLANE = AgentSettings().control_plane
 
@@ -24,6 +27,21 @@ def test_client_certificate_replaces_the_token(tmp_path: pathlib.Path) -> None:
         "127.0.0.1:1", "SYSTEM", NAME, str(tmp_path / "token"), "west", ClientCertificate("k", "c"), {"X-Mine": "1"}
     )
     assert server.metadata() == [("clusterid", "west"), ("x-mine", "1")]
+
+
+def test_files_of_the_client_certificate_that_cannot_be_used_are_named(tmp_path: pathlib.Path) -> None:
+    credential = issue(root(1), "agent", now=root(1).certificate.not_valid_before_utc)
+    chain, key = tmp_path / "cert-chain.pem", tmp_path / "key.pem"
+    chain.write_bytes(credential.key)
+    key.write_bytes(credential.chain)
+    server = xds_upstream(
+        dataclasses.replace(CONTROL_PLANE, xds_root="SYSTEM", provisioned_directory=str(tmp_path)), "a:1", False, {}
+    )
+    with pytest.raises(UpstreamConfigError) as raised:
+        server.blocking_channel()
+    assert str(raised.value) == (
+        f"cannot use the client certificate: {chain} contains a private key, and {key} a certificate: swap the two files"
+    )
 
 
 def test_xds_client_certificate_comes_from_mounted_files() -> None:

@@ -33,6 +33,7 @@ from pilot.kube.api_errors import (
 from pilot.kube.list_watch import is_newer
 from pilot.kube.plain_credentials import read_access
 from pilot.lib.backoff import Backoff, RetryDelays
+from testing.security.certificates import root
 
 Plain = dict[str, Any]
 
@@ -242,6 +243,12 @@ async def test_invalid_kubeconfig_is_reported(tmp_path: pathlib.Path) -> None:
         await KubeconfigFile(f"{tmp_path}/none").load()
     with pytest.raises(ConfigurationError, match=r"^cannot use the certificates in the kubeconfig: "):
         TlsFiles(roots=f"{tmp_path}/none").context()
+    (tmp_path / "cert").write_bytes(root(1).roots_pem)
+    (tmp_path / "key").write_text("")
+    with pytest.raises(
+        ConfigurationError, match=rf": client-key {tmp_path}/key is empty: it must contain a private key"
+    ):
+        TlsFiles(certificate=f"{tmp_path}/cert", key=f"{tmp_path}/key").context()
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from msgspec.structs import replace
 
 from ca.errors import SigningError
@@ -205,12 +207,42 @@ async def test_files_need_no_issuer(contexts: Contexts, tmp_path: pathlib.Path) 
 
 async def test_invalid_files_abort_the_start(tmp_path: pathlib.Path) -> None:
     files = write(tmp_path, pair())
-    (tmp_path / "key.pem").write_text("nonsense")
-    with pytest.raises(StartError, match=r"^cannot load the server certificate \(--tlsCertFile, .*\): "):
-        await certificate(None, **files).start()
-    (tmp_path / "key.pem").unlink()
-    with pytest.raises(StartError, match="No such file"):
-        await certificate(None, **files).start()
+    key = tmp_path / "key.pem"
+
+    async def error() -> str:
+        with pytest.raises(StartError) as raised:
+            await certificate(None, **files).start()
+        return str(raised.value).removeprefix("cannot load the server certificate: ").replace(f"{tmp_path}/", "")
+
+    key.write_text("nonsense")
+    assert await error() == "--tlsKeyFile key.pem contains no private key in PEM, which starts with -----BEGIN"
+    key.unlink()
+    assert await error() == "cannot read --tlsKeyFile key.pem: No such file or directory"
+    other_key = ec.generate_private_key(ec.SECP256R1()).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    write(tmp_path, CertificatePair(pair().chain, other_key))
+    assert await error() == (
+        "--tlsKeyFile key.pem does not match --tlsCertFile chain.pem: "
+        "the certificate was issued for another private key"
+    )
+    write(tmp_path, pair())
+    (tmp_path / "roots.pem").write_text("")
+    assert await error() == "--caCertFile roots.pem is empty: it must contain a certificate in PEM"
+
+
+async def test_mounted_files_that_do_not_match_are_named(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_certificate, "MOUNT_PATH", str(tmp_path))
+    (tmp_path / "tls").mkdir()
+    (tmp_path / "tls" / "tls.crt").write_bytes(pair().key)
+    (tmp_path / "tls" / "tls.key").write_bytes(pair().chain)
+    (tmp_path / "tls" / "ca.crt").write_bytes(OTHER.roots_pem)
+    with pytest.raises(
+        StartError, match=r"/tls/tls.crt contains a private key, and \S*/tls/tls.key a certificate: swap the two files$"
+    ):
+        await certificate(None).start()
 
 
 def test_files_come_from_flags_or_the_mount(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import tempfile
 from collections.abc import Iterable
@@ -30,8 +31,8 @@ class ListenAddresses(NamedTuple):
 
 
 def parse_addresses(settings: Settings) -> ListenAddresses:
-    """Return the addresses of all ports. Raise FlagError if one is invalid."""
-    return ListenAddresses(
+    """Return the addresses of all ports. Raise FlagError if one is invalid, or two ports have the same address."""
+    addresses = ListenAddresses(
         parse_address(settings.process.http_address, "httpAddr"),
         parse_address(settings.serve.grpc_address, "grpcAddr"),
         parse_address(settings.process.monitoring_address, "monitoringAddr"),
@@ -39,6 +40,12 @@ def parse_addresses(settings: Settings) -> ListenAddresses:
         parse_address(settings.webhook.address, "httpsAddr"),
         controlz_address(settings.process),
     )
+    for one, other in itertools.combinations(filter(None, addresses), 2):
+        if one.overlaps(other):
+            is_http = {one, other} == {addresses.http, addresses.monitoring}
+            hint = "; an empty --monitoringAddr= serves the pages of both" if is_http else ""
+            raise FlagError(f"--{one.flag} and --{other.flag} have the same port {one.port}: change one of them{hint}")
+    return addresses
 
 
 def controlz_address(settings: ProcessSettings) -> Address | None:

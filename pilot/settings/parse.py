@@ -18,6 +18,7 @@ from pilot.lib.duration import Duration, format_duration, parse_duration
 from pilot.settings import Settings
 from pilot.settings.ambient import ignored
 from pilot.settings.declaration import DeclaredSetting, declared
+from pilot.settings.process import debounce_warnings
 from pilot.settings.without_effect import unknown, without_effect
 
 Section = TypeVar("Section")
@@ -36,6 +37,7 @@ def load(argv: Sequence[str], environ: Mapping[str, str]) -> Loaded[Settings]:
     """Return the settings of the control plane. Raise FlagError if a flag is invalid."""
     loaded = load_sections(Settings(), argv, environ)
     loaded.warnings.extend(ignored(loaded.settings.mesh.ambient, environ))
+    loaded.warnings.extend(debounce_warnings(loaded.settings.ingest))
     loaded.warnings.extend(without_effect(environ))
     loaded.warnings.extend(unknown(environ, (d.env for d in declared(Settings()))))
     return loaded

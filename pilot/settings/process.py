@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from pilot.lib.duration import Duration, parse_duration
+from pilot.lib.duration import Duration, format_duration, parse_duration
 from pilot.settings.declaration import FOREVER, setting
 
 
@@ -110,6 +110,17 @@ class IngestSettings:
         "Debounce changes that affect only Pods and EndpointSlices. If false, they are applied immediately.",
         env="PILOT_ENABLE_EDS_DEBOUNCE",
     )
+
+
+def debounce_warnings(settings: IngestSettings) -> list[str]:
+    """Return a warning if the quiet period of changes is longer than their maximum delay."""
+    if settings.debounce_after <= settings.debounce_max:
+        return []
+    after, longest = format_duration(settings.debounce_after), format_duration(settings.debounce_max)
+    return [
+        f"PILOT_DEBOUNCE_AFTER ({after}) is longer than PILOT_DEBOUNCE_MAX ({longest}): each change is applied after "
+        f"{longest}, without a quiet period"
+    ]
 
 
 @dataclasses.dataclass(frozen=True)

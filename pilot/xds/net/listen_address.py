@@ -19,6 +19,15 @@ class Address(NamedTuple):
         host = self.host or "::"
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
+    def overlaps(self, other: Address) -> bool:
+        """Return whether only one of two sockets can listen, because their addresses have the same port."""
+        hosts = {_LOOPBACK.get(address.host, address.host) for address in (self, other)}
+        return self.port == other.port != 0 and (len(hosts) == 1 or not _ALL.isdisjoint(hosts))
+
+
+_ALL = frozenset({"", "0.0.0.0", "::"})
+_LOOPBACK = {"localhost": "127.0.0.1"}
+
 
 def format_peer(peer: Any) -> str:
     """Return the address of a socket's peer in gRPC's format, without the address family."""

@@ -56,6 +56,35 @@ def test_invalid_address_error_names_the_flag(flag: str) -> None:
         addresses(**{flag: "15010"})
 
 
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            {"httpAddr": ":15014"},
+            "--httpAddr and --monitoringAddr have the same port 15014: change one of them; "
+            "an empty --monitoringAddr= serves the pages of both",
+        ),
+        (
+            {"grpcAddr": "127.0.0.1:7", "secureGRPCAddr": "0.0.0.0:7"},
+            "--grpcAddr and --secureGRPCAddr have the same port 7: change one of them",
+        ),
+        (
+            {"httpsAddr": "localhost:9876"},
+            "--httpsAddr and --ctrlz_port have the same port 9876: change one of them",
+        ),
+    ],
+)
+def test_flags_with_the_same_port_are_named(flags: dict[str, str], message: str) -> None:
+    with pytest.raises(FlagError) as raised:
+        addresses(**flags)
+    assert str(raised.value) == message
+
+
+def test_ports_of_different_addresses_may_be_equal() -> None:
+    addresses(httpAddr="127.0.0.2:7", grpcAddr="127.0.0.3:7", ctrlz_port=7)
+    addresses(httpAddr=":0", grpcAddr=":0")
+
+
 @pytest.mark.parametrize("port", [-1, 65536])
 def test_invalid_controlz_port_is_rejected(port: int) -> None:
     with pytest.raises(FlagError, match=f"^invalid argument for --ctrlz_port: {port} is not a port$"):

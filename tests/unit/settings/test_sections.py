@@ -93,7 +93,7 @@ def sample(default: Any) -> tuple[str, Any]:
     if isinstance(default, bool):
         return ("false", False) if default else ("true", True)
     if isinstance(default, Duration):
-        return "1h2m3s", Duration(3_723_000_000_000)
+        return "9.5s", Duration(9_500_000_000)
     if isinstance(default, int):
         return "-12345", -12345
     if isinstance(default, float):

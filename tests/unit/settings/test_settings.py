@@ -212,6 +212,14 @@ def test_variables_of_others_have_no_warning(name: str) -> None:
     assert load([], {name: "x"}).warnings == []
 
 
+def test_quiet_period_longer_than_the_maximum_delay_is_reported() -> None:
+    assert load([], {"PILOT_DEBOUNCE_AFTER": "30s"}).warnings == [
+        "PILOT_DEBOUNCE_AFTER (30s) is longer than PILOT_DEBOUNCE_MAX (10s): "
+        "each change is applied after 10s, without a quiet period"
+    ]
+    assert load([], {"PILOT_DEBOUNCE_AFTER": "30s", "PILOT_DEBOUNCE_MAX": "30s"}).warnings == []
+
+
 def test_number_of_warnings_about_unknown_variables_is_limited() -> None:
     assert len(load([], {f"PILOT_{number}": "x" for number in range(1000)}).warnings) == 20
 

@@ -24,7 +24,7 @@ from pilot.lib.start_error import StartError
 from pilot.settings.document import sections
 from pilot.settings.parse import load_sections
 from pilot.settings.usage import flag_sections
-from pilot.settings.without_effect import AGENT_VARIABLES, paragraph, without_effect
+from pilot.settings.without_effect import AGENT_FLAGS, AGENT_VARIABLES, paragraph, without_effect
 
 USAGE = """\
 pilot-agent: runs Envoy in a pod
@@ -82,7 +82,7 @@ def proxy(argv: Sequence[str]) -> int:
         print(PROXY_USAGE + flag_sections(AgentSettings()), end="")
         return 0
     kind, rest = (argv[0], argv[1:]) if argv and not argv[0].startswith("-") else ("sidecar", argv)
-    loaded = load_sections(AgentSettings(), rest, os.environ)
+    loaded = load_sections(AgentSettings(), rest, os.environ, without_effect=AGENT_FLAGS)
     logs = loaded.settings.log
     try:
         log.configure(logs.output_level, logs.as_json, logs.targets)

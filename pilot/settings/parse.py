@@ -11,6 +11,7 @@ import dataclasses
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from pilot.lib import flags
@@ -44,14 +45,19 @@ def load(argv: Sequence[str], environ: Mapping[str, str]) -> Loaded[Settings]:
 
 
 def load_sections(
-    defaults: Section, argv: Sequence[str], environ: Mapping[str, str], strict: bool = False
+    defaults: Section,
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    strict: bool = False,
+    without_effect: Mapping[str, str] = MappingProxyType({}),
 ) -> Loaded[Section]:
     """Return the settings that `defaults` declares. Raise FlagError if a flag is invalid, or misspelt and `strict`.
 
+    `without_effect` maps further flags to the reasons why they have no effect, which the warnings about them state.
     If a variable is invalid, the default applies and a warning is returned, as in Istio.
     """
     settings = list(declared(defaults))
-    flag_texts, warnings = _scan(argv, settings)
+    flag_texts, warnings = _scan(argv, settings, without_effect)
     if strict and (misspelt := [text for text in warnings if text.endswith("?")]):
         raise flags.FlagError(misspelt[0])
     values: Values = {d.path: d.default for d in settings}
@@ -70,15 +76,22 @@ def load_sections(
     return Loaded(_fill(defaults, values), dict(sorted(flag_values.items())), warnings)
 
 
-def _scan(argv: Sequence[str], settings: Sequence[DeclaredSetting]) -> tuple[dict[str, list[str]], list[str]]:
-    """Return the values of each flag on the command line, and a warning for each unknown flag."""
+def _scan(
+    argv: Sequence[str], settings: Sequence[DeclaredSetting], without_effect: Mapping[str, str]
+) -> tuple[dict[str, list[str]], list[str]]:
+    """Return the values of each flag on the command line, and a warning for each other flag."""
     names = {d.flag for d in settings if d.flag}
     switches = {d.flag for d in settings if isinstance(d.default, bool)}
     short_names = {d.short: d.flag for d in settings if d.short}
     flag_texts, unknown, positional = flags.scan(argv, names, switches, short_names)
     if positional:
         raise flags.FlagError(f"unexpected argument {positional[0]!r}")
-    return flag_texts, [f"unknown flag --{name} has no effect{_suggest(name, names)}" for name in unknown]
+    return flag_texts, [
+        f"flag --{name} has no effect: {without_effect[name]}"
+        if name in without_effect
+        else f"unknown flag --{name} has no effect{_suggest(name, names)}"
+        for name in unknown
+    ]
 
 
 def _suggest(name: str, flag_names: Iterable[str]) -> str:

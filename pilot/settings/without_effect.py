@@ -1,7 +1,7 @@
-"""Environment variables without effect: those that only Istio's programs read, and unknown ones.
+"""Environment variables and flags without effect: those that only Istio's programs have, and unknown variables.
 
 `VARIABLES` maps each variable that istiod reads to the reason, which the warning states. `AGENT_VARIABLES` does the
-same for Istio's agent.
+same for Istio's agent, and `AGENT_FLAGS` for flags that releases of Istio's agent have or had.
 """
 
 from __future__ import annotations
@@ -57,6 +57,43 @@ AGENT_VARIABLES: Mapping[str, str] = {
     "PROXY_CONFIG_XDS_AGENT": "trust bundles over xDS are not supported",
     "REWRITE_PROBE_LEGACY_LOCALHOST_DESTINATION": "probes are sent to the address of the Pod, as those of the kubelet",
     "XDS_AUTH_PROVIDER": "the token is always that of the workload",
+}
+
+
+def _proxy_config(text: str) -> str:
+    return f"set it in the ProxyConfig, for example with the variable PROXY_CONFIG='{text}'"
+
+
+_NO_STS = "the agent exchanges no tokens"
+_TRACER = "set the tracer in the ProxyConfig, for example with the variable PROXY_CONFIG="
+AGENT_FLAGS: Mapping[str, str] = {
+    "availabilityZone": "the control plane reads the locality from the labels of the node, or from the WorkloadEntry",
+    "binaryPath": _proxy_config("binaryPath: /usr/local/bin/envoy"),
+    "configPath": _proxy_config("configPath: ./etc/istio/proxy"),
+    "connectTimeout": "set connectTimeout in the mesh config or in a DestinationRule",
+    "controlPlaneAuthPolicy": _proxy_config("controlPlaneAuthPolicy: MUTUAL_TLS"),
+    "controlPlaneBootstrap": _proxy_config("customConfigFile: /etc/istio/custom.json"),
+    "customConfigFile": _proxy_config("customConfigFile: /etc/istio/custom.json"),
+    "datadogAgentAddress": f"{_TRACER}'tracing: {{datadog: {{address: datadog-agent:8126}}}}'",
+    "disableInternalTelemetry": "disable metrics with a Telemetry object: spec.metrics[0].overrides[0].disabled: true",
+    "discoveryAddress": _proxy_config("discoveryAddress: istiod.istio-system.svc:15012"),
+    "drainDuration": _proxy_config("drainDuration: 45s"),
+    "envoyAccessLogService": _proxy_config("envoyAccessLogService: {address: access-log:15000}"),
+    "envoyMetricsService": _proxy_config("envoyMetricsService: {address: metrics:15000}"),
+    "id": "set the variables POD_NAME and POD_NAMESPACE, for example POD_NAME=web-1 POD_NAMESPACE=shop",
+    "ip": "set the variable INSTANCE_IP, for example INSTANCE_IP=10.0.0.7",
+    "pilotIdentity": "set the variable ISTIOD_SAN, for example ISTIOD_SAN=istiod.istio-system.svc",
+    "profiling": "the agent serves no profiles",
+    "proxyAdminPort": _proxy_config("proxyAdminPort: 15000"),
+    "serviceregistry": "the agent needs no registry; set POD_NAME, POD_NAMESPACE and INSTANCE_IP outside Kubernetes",
+    "statsdUdpAddress": "statsd is not supported; " + _proxy_config("envoyMetricsService: {address: metrics:15000}"),
+    "statusPort": _proxy_config("statusPort: 15020"),
+    "stsPort": _NO_STS,
+    "templateFile": "set the variable ISTIO_BOOTSTRAP_OVERRIDE to a file to merge over the bootstrap, for example "
+    "ISTIO_BOOTSTRAP_OVERRIDE=/etc/istio/bootstrap.yaml",
+    "tokenManagerPlugin": _NO_STS,
+    "trust-domain": "set the variable TRUST_DOMAIN, for example TRUST_DOMAIN=cluster.local",
+    "zipkinAddress": f"{_TRACER}'tracing: {{zipkin: {{address: zipkin:9411}}}}'",
 }
 
 

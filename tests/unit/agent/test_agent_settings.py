@@ -10,11 +10,12 @@ import pytest
 
 from pilot.agent.agent_settings import AgentSettings
 from pilot.agent.capture.capture_settings import CaptureSettings
+from pilot.agent.proxy.effective_config import build_proxy_config, pod_sources
 from pilot.lib.duration import Duration
 from pilot.settings.declaration import declared
 from pilot.settings.document import sections
 from pilot.settings.parse import load_sections
-from pilot.settings.without_effect import AGENT_VARIABLES, paragraph, without_effect
+from pilot.settings.without_effect import AGENT_FLAGS, AGENT_VARIABLES, paragraph, without_effect
 from testing.rows import Rows
 
 DOCS = pathlib.Path(__file__).parents[3] / "docs"
@@ -48,6 +49,24 @@ def test_variables_without_effect_are_documented() -> None:
     assert without_effect({"JWT_POLICY": "first-party-jwt"}, AGENT_VARIABLES) == [
         "environment variable JWT_POLICY has no effect: the token is always read from the file of the projected volume"
     ]
+
+
+def test_flags_without_effect_name_their_replacement() -> None:
+    loaded = load_sections(AGENT, ["--discoveryAddress", "a:1", "--statusPort=1"], {}, without_effect=AGENT_FLAGS)
+    assert loaded.settings == AGENT
+    assert loaded.warnings == [
+        "flag --discoveryAddress has no effect: set it in the ProxyConfig, for example with the variable "
+        "PROXY_CONFIG='discoveryAddress: istiod.istio-system.svc:15012'",
+        "flag --statusPort has no effect: set it in the ProxyConfig, for example with the variable "
+        "PROXY_CONFIG='statusPort: 15020'",
+    ]
+    assert {d.flag for d in declared(AGENT)} & AGENT_FLAGS.keys() == set()
+
+
+@pytest.mark.parametrize("flag", [flag for flag, text in AGENT_FLAGS.items() if "PROXY_CONFIG" in text])
+def test_examples_for_flags_without_effect_are_valid(flag: str) -> None:
+    example = AGENT_FLAGS[flag].partition("PROXY_CONFIG='")[2].removesuffix("'")
+    assert build_proxy_config(pod_sources(example, {})).fields
 
 
 def test_flag_or_variable_sets_only_its_field() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from deploy.operator.components import EnabledComponent
-from deploy.operator.settings_tree import Plain
+from deploy.operator.settings_tree import Plain, value_at
+from pilot.config.problem import Problem, warning
 from webhook.pod.merge import merge
 from webhook.pod.schema import POD, read_types
 
@@ -16,6 +19,27 @@ def apply_k8s_settings(objects: list[Plain], enabled: EnabledComponent) -> list[
     """Return the objects of a component with its k8s settings applied."""
     settings = {key: value for key, value in enabled.k8s.items() if value is not None}
     return [_patch(plain, enabled, settings) for plain in objects] if settings else objects
+
+
+def find_overridden_replicas(objects: Iterable[Plain], enabled: EnabledComponent) -> Problem | None:
+    """Return a warning if a HorizontalPodAutoscaler changes the number of replicas of a component."""
+    count, values = enabled.k8s.get("replicaCount"), enabled.component.values
+    scaling = [
+        value_at(plain, "spec", {})
+        for plain in objects
+        if plain["kind"] == "HorizontalPodAutoscaler" and value_at(plain, "metadata.name") == enabled.name
+    ]
+    if count is None or not scaling:
+        return None
+    least, most = value_at(scaling[0], "minReplicas", 1), value_at(scaling[0], "maxReplicas")
+    if least == count:
+        return None
+    return warning(
+        "no-effect",
+        f"{enabled.path}.k8s.replicaCount",
+        f"the HorizontalPodAutoscaler {enabled.name} replaces {count} by a number from {least} to {most}; "
+        f"set values.{values}.autoscaleEnabled: false, or k8s.hpaSpec.minReplicas: {count} instead",
+    )
 
 
 def _patch(plain: Plain, enabled: EnabledComponent, settings: Plain) -> Plain:

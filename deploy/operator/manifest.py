@@ -12,7 +12,7 @@ from deploy.operator.components import EnabledComponent, chart_values, enabled_c
 from deploy.operator.errors import SettingsError, describe_problems
 from deploy.operator.input_origin import InputOrigin
 from deploy.operator.inputs import merge_inputs, with_unvalidated_values
-from deploy.operator.k8s_settings import apply_k8s_settings
+from deploy.operator.k8s_settings import apply_k8s_settings, find_overridden_replicas
 from deploy.operator.overlays import apply_overlays
 from deploy.operator.settings_tree import Plain, value_at
 from deploy.operator.validate import validate_operator
@@ -77,7 +77,10 @@ def render_installation(
             objects = render(chart, chart_values(operator, enabled), enabled.namespace)
         except ChartError as error:
             raise SettingsError(str(error)) from error
-        components.append((enabled, apply_overlays(apply_k8s_settings(objects, enabled), enabled, warn)))
+        objects = apply_overlays(apply_k8s_settings(objects, enabled), enabled, warn)
+        if problem := find_overridden_replicas(objects, enabled):
+            warn(describe_problems([problem], origin))
+        components.append((enabled, objects))
     return Installation(operator, tuple(components))
 
 

@@ -45,7 +45,6 @@ def validate_operator(operator: Plain, origin: InputOrigin) -> list[Problem]:
         *_mesh(spec),
         *_proxies(spec),
         *_ports(spec),
-        *_replicas(spec),
         *_kubernetes(spec),
         *_values(spec.get("values") or {}),
     ]
@@ -202,22 +201,6 @@ def _low(port: Plain, path: str, name: str, standard: str) -> Iterator[Problem]:
     if bound < 1024 or (not target and number <= 1024):
         advice = f"set targetPort to a port above 1024, or values.gateways.{standard}.runAsRoot=true"
         yield error("low-port", path, f"port {name}{number}: targetPort {bound} requires root: {advice}")
-
-
-def _replicas(spec: Plain) -> Iterator[Problem]:
-    if value_at(spec, "values.pilot.autoscaleEnabled") and value_at(spec, "components.pilot.k8s.replicaCount", 0) > 1:
-        yield warning(
-            "no-effect",
-            "spec.components.pilot.k8s.replicaCount",
-            "should not be set if values.pilot.autoscaleEnabled is true",
-        )
-    for component, standard in STANDARD_GATEWAYS.items():
-        for index, gateway in enumerate(value_at(spec, f"components.{component}", [])):
-            if value_at(spec, f"values.gateways.{standard}.autoscaleEnabled") and value_at(gateway, "k8s.replicaCount"):
-                path = f"spec.components.{component}[{index}].k8s.replicaCount"
-                yield warning(
-                    "no-effect", path, f"should not be set if values.gateways.{standard}.autoscaleEnabled is true"
-                )
 
 
 def _kubernetes(spec: Plain) -> Iterator[Problem]:

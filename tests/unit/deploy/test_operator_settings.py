@@ -311,6 +311,36 @@ def test_k8s_settings_are_merged_into_the_objects() -> None:
     assert rendered["HorizontalPodAutoscaler/istio-system/istiod"]["spec"]["minReplicas"] == 2
 
 
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (
+            pilot({"replicaCount": 3}),
+            [
+                "spec.components.pilot.k8s.replicaCount: the HorizontalPodAutoscaler istiod replaces 3 by a number from 1 to "
+                "5; set values.pilot.autoscaleEnabled: false, or k8s.hpaSpec.minReplicas: 3 instead"
+            ],
+        ),
+        (
+            {"components": {"ingressGateways": [{"name": "a"}, {"name": "edge", "k8s": {"replicaCount": 2}}]}},
+            [
+                "spec.components.ingressGateways[1].k8s.replicaCount: the HorizontalPodAutoscaler edge replaces 2 by a "
+                "number from 1 to 5; set values.gateways.istio-ingressgateway.autoscaleEnabled: false, or "
+                "k8s.hpaSpec.minReplicas: 2 instead"
+            ],
+        ),
+        (pilot({"replicaCount": 3}) | {"values": {"pilot": {"autoscaleEnabled": False}}}, []),
+        (pilot({"replicaCount": 3, "hpaSpec": {"minReplicas": 3}}), []),
+        (pilot({"replicaCount": 1}), []),
+        (pilot({"replicaCount": 3}) | {"profile": "demo"}, []),
+    ],
+)
+def test_replicas_that_an_autoscaler_overrides_are_reported(spec: dict[str, Any], expected: list[str]) -> None:
+    warnings: list[str] = []
+    objects(spec, warnings=warnings)
+    assert [text for text in warnings if "replica" in text] == expected
+
+
 def render_overlay(*patches: tuple[str, Any], warnings: list[str] | None = None) -> dict[str, Any]:
     rows = [{"path": path} if value is None else {"path": path, "value": value} for path, value in patches]
     return objects(pilot({"overlays": [{"kind": "Deployment", "name": "istiod", "patches": rows}]}), warnings=warnings)

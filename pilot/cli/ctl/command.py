@@ -43,7 +43,7 @@ class AliasGroup(click.Group):
     """A group that also accepts other names of its commands, as in istioctl. `aliases` maps them to names.
 
     `hints` are messages for commands and options that do not exist. "{arguments}" in a message about a command stands
-    for the arguments that follow it.
+    for the arguments that follow it. "COMMAND OPTION" is an option that one command of the group lacks.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class LazyGroup(AliasGroup):
                 ctx.exit()
             if not isinstance(error, click.NoSuchOption):
                 raise
-            hint = self.hints.get(error.option_name)
+            hint = self.hints.get(error.option_name) or _command_hint(ctx, error.option_name)
             if not hint and not error.possibilities:
                 hint = _describe_options(ctx, error.option_name)
             if not hint:
@@ -167,6 +167,12 @@ class LazyGroup(AliasGroup):
     def _short_help(self, ctx: click.Context, name: str) -> str:
         command = self.get_command(ctx, name)
         return command.get_short_help_str(limit=100) if command else ""
+
+
+def _command_hint(ctx: click.Context | None, option: str) -> str:
+    """Return the hint of a group for an option that one of its commands lacks, or "" if there is none."""
+    group = ctx.parent.command if ctx is not None and ctx.parent is not None else None
+    return group.hints.get(f"{ctx.command.name} {option}", "") if ctx and isinstance(group, AliasGroup) else ""
 
 
 def _describe_options(ctx: click.Context | None, unknown: str) -> str:

@@ -898,7 +898,12 @@ MISTAKES = [
     (
         "pilotctl proxy-config routes web-1 --port 80",
         2,
-        "No such option '--port'; options are --envoy, --file, --fqdn, --name, --namespace, --output",
+        "No such option '--port'; --name selects a route configuration, which is named after its port, as in --name 80",
+    ),
+    (
+        "pilotctl pc l web-1 --fqdn tea",
+        2,
+        "No such option '--fqdn'; routes and clusters have host names: pilotctl proxy-config routes PROXY --fqdn HOST",
     ),
     (
         "pilotctl rollout virtualservice/reviews -n shop",

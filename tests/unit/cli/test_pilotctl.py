@@ -413,6 +413,19 @@ def test_listeners(run: Any, address: str) -> None:
             ],
         ),
         (("l", "--port", "443"), ["0.0.0.0_443"]),
+        (
+            ("l", "--port", "44"),
+            ["None of the 4 listeners matches --port 44; did you mean 443?; known: 15001, 443, 80"],
+        ),
+        (
+            ("l", "--address", "10.0.0.9"),
+            ["None of the 4 listeners matches --address 10.0.0.9; known: 0.0.0.0, ::, unix:///run/in"],
+        ),
+        (("ep", "--port", "80"), ["None of the 2 endpoints matches --port 80; known: 8080"]),
+        (
+            ("routes", "--fqdn", "cup.shop"),
+            ["None of the 2 routes matches --fqdn cup.shop; known: *, tea, tea.shop, tea.shop.svc"],
+        ),
         (("listeners", "--address", "::"), ["0.0.0.0_443"]),
         (("listeners", "--name", "virtualOutbound"), ["virtualOutbound", "virtualOutbound"]),
         (("ep", "--cluster", TEA, "--status", "unhealthy"), [TEA]),

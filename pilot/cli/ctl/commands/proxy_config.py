@@ -21,7 +21,7 @@ from pilot.cli.ctl.proxy import ProxyTarget, find_client, find_status, with_prox
 from pilot.cli.ctl.replicas import Replicas
 from pilot.cli.ctl.request_texts import ANY_NAMESPACE
 from pilot.cli.ctl.tables import clusters, endpoints, extensions, listeners, routes, secrets
-from pilot.cli.ctl.tables.filters import Filters
+from pilot.cli.ctl.tables.filters import Filters, socket_of
 from pilot.lib.suggestion import choices, did_you_mean
 from pilot.lib.text import one_line
 from pilot.lib.xds_types import BY_SHORT_NAME
@@ -93,7 +93,14 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _NO_FILTER = Filters()._asdict()
 
 
-@click.group(cls=AliasGroup, aliases=ALIASES)
+_HINTS = {
+    "routes --port": "--name selects a route configuration, which is named after its port, as in --name 80",
+    "listeners --fqdn": "routes and clusters have host names: pilotctl proxy-config routes PROXY --fqdn HOST",
+    "endpoints --fqdn": "--cluster selects a cluster: pilotctl proxy-config clusters PROXY --fqdn HOST lists the names",
+}
+
+
+@click.group(cls=AliasGroup, aliases=ALIASES, hints=_HINTS)
 def proxy_config() -> None:
     """Show the configuration of a proxy: clusters, listeners, routes and more.
 
@@ -138,17 +145,32 @@ def _no_match(resources: list[dict[str, Any]], kind: str, filters: Filters) -> s
     shown = " ".join(f"--{name} {value}" for name, value in used.items())
     text = f"None of the {len(resources)} {kind} matches {shown}"
     for name, value in used.items():
-        values = sorted({part for resource in resources if (part := _value_of(resource, name))})
-        if values and not any(str(value) in one for one in values):
-            return text + choices(str(value), values)
+        values = sorted(set().union(*(_values_of(resource, name) for resource in resources)), key=lambda v: (len(v), v))
+        is_part = name in ("fqdn", "subset")
+        if values and not any(str(value) in one if is_part else str(value) == one for one in values):
+            return text + choices("" if name == "address" else str(value), values)
     return f"{text}."
 
 
-def _value_of(resource: dict[str, Any], option: str) -> str:
-    """Return the value of a cluster or listener for a filter, or "" if it has none."""
-    socket = resource.get("address", {}).get("socketAddress", {})
-    _, port, subset, host = (*str(resource.get("name", "")).split("|"), "", "", "")[:4]
-    return {"fqdn": host, "subset": subset, "port": port or str(socket.get("portValue", ""))}.get(option, "")
+def _values_of(resource: dict[str, Any], option: str) -> set[str]:
+    """Return the values of a resource for a filter."""
+    _, cluster_port, subset, host = (*str(resource.get("name", "")).split("|"), "", "", "")[:4]
+    if option in ("address", "port"):
+        ends = {socket_of(one) for one in _addresses(resource)}
+        values = {host for host, _ in ends} if option == "address" else {cluster_port, *(str(port) for _, port in ends)}
+    else:
+        domains = {domain for one in resource.get("virtualHosts", ()) for domain in one.get("domains", ())}
+        values = {"fqdn": {host, *domains}, "subset": {subset}}.get(option, set())
+    return values - {"", "0"}
+
+
+def _addresses(resource: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the addresses of a listener, or of the endpoints of a cluster."""
+    if "address" in resource:
+        yield resource["address"]
+    yield from (more["address"] for more in resource.get("additionalAddresses", ()))
+    groups = resource.get("endpoints", ())
+    yield from (one["endpoint"]["address"] for group in groups for one in group.get("lbEndpoints", ()))
 
 
 def _lacking(target: ProxyTarget, kind: str, short_type: str) -> str:

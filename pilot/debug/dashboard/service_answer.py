@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -54,7 +55,7 @@ from pilot.debug.slices import collect_all, collect_present
 from pilot.debug.sources import ConnectedProxy, Sources
 from pilot.debug.terms import endpoint_word, first_names, not_responding, rejects
 from pilot.lib.labels import cut as cut_labels
-from pilot.lib.suggestion import did_you_mean
+from pilot.lib.suggestion import closest
 from pilot.mesh.analysis.nack import REJECTED, likely_causes
 from pilot.mesh.analysis.opaque_port import failure_of
 from pilot.mesh.analysis.selector import format_labels, label_sets
@@ -167,15 +168,28 @@ def _unknown(db: Mesh, ref: ServiceRef) -> str:
         names = ", ".join(f"{key.namespace}/{key.name}" for key in routes)
         return f"{text}; the host has routes of VirtualService {names}: see pilotctl problems and pilotctl history\n"
     name = ref.hostname.partition(".")[0]
-    homonyms = islice((other for other in service_refs(db) if other.namespace != ref.namespace), MAX_COMPARED)
-    if other := next(
-        (other for other in homonyms if other.hostname.startswith(f"{name}.{other.namespace}.svc.")), None
-    ):
-        there = other.namespace
-        text = f"service {name} does not exist in namespace {ref.namespace}, but in {there}"
-        return f"{text}: use svc/{name}.{there}\n"
-    others = (other.hostname.partition(".")[0] for other in service_refs(db) if other.namespace == ref.namespace)
-    return f"{text}{did_you_mean(name, islice(others, MAX_COMPARED))}\n"
+    others = (other for other in service_refs(db) if other.namespace != ref.namespace)
+    elsewhere = [o for o in islice(others, MAX_COMPARED) if name == _short_name(o) or o.hostname == ref.hostname]
+    if elsewhere:
+        return f"{text}, but in {elsewhere[0].namespace}: use {_argument(elsewhere[0])}\n"
+    here = list(islice((other for other in service_refs(db) if other.namespace == ref.namespace), MAX_COMPARED))
+    if longer := [_argument(o) for o in here if o.hostname.startswith(f"{ref.hostname}.") and not _short_name(o)]:
+        return f"{text}; did you mean {' or '.join(longer[:MAX_REJECTING])}?\n"
+    arguments = {_short_name(other) or other.hostname: _argument(other) for other in here}
+    similar = closest(name, arguments) or closest(ref.hostname, arguments)
+    return f"{text}{f'; did you mean {arguments[similar]}?' if similar else ''}\n"
+
+
+def _short_name(ref: ServiceRef) -> str:
+    """Return the name of a Kubernetes Service, or "" for the host of a ServiceEntry."""
+    name, _, rest = ref.hostname.partition(".")
+    return name if rest.startswith(f"{ref.namespace}.svc.") else ""
+
+
+def _argument(ref: ServiceRef) -> str:
+    """Return the argument of `pilotctl describe` that names a service."""
+    name = _short_name(ref)
+    return f"svc/{name}.{ref.namespace}" if name else shlex.quote(f"svc/{ref.namespace}/{ref.hostname}")
 
 
 def _declaration(target: Service) -> ObjectRef:

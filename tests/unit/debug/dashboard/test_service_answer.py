@@ -183,28 +183,41 @@ async def test_rejections_of_the_service_s_own_proxies_are_listed() -> None:
     assert reasons(answer) == [("error", "web-0.a rejects its routes since 2023-11-14 22:13:20 UTC: no")]
 
 
+ENTRY = make(
+    "ServiceEntry",
+    "reviews",
+    "{hosts: [reviews.a.example.com], resolution: DNS, ports: [{number: 80, name: http, protocol: HTTP}]}",
+)
+
+
 @pytest.mark.parametrize(
     ("host", "expected"),
     [
         ("x.example", "does not exist in namespace a; the host has routes of VirtualService a/edge: see pilotctl"),
-        ("webb.a.svc.cluster.local", "does not exist in namespace a; did you mean web?"),
+        ("webb.a.svc.cluster.local", "does not exist in namespace a; did you mean svc/web.a?"),
+        ("reviews", "does not exist in namespace a; did you mean svc/a/reviews.a.example.com?"),
+        ("reviews.a.exmple.com", "does not exist in namespace a; did you mean svc/a/reviews.a.example.com?"),
+        ("no-such-thing", "service no-such-thing does not exist in namespace a\n"),
     ],
 )
 async def test_unknown_services_lead_to_routes_and_similar_names(host: str, expected: str) -> None:
     edge = make("VirtualService", "edge", "{hosts: [x.example], gateways: [g], http: [{redirect: {uri: /}}]}")
-    mesh_world = world(WEB, edge)
+    mesh_world = world(WEB, ENTRY, edge)
     graph = await CachedGraph(mesh_world.mesh).get()
     with pytest.raises(Refused) as refused:
         await describe_service(sources(mesh_world.mesh), graph, MeshContext([], [], {}), ServiceRef(host, "a"))
     assert expected in refused.value.text
 
 
-async def test_service_of_another_namespace_is_named() -> None:
-    mesh_world = world(WEB)
-    graph, ref = await CachedGraph(mesh_world.mesh).get(), ServiceRef("web.b.svc.cluster.local", "b")
+@pytest.mark.parametrize(
+    ("host", "expected"), [("web", "svc/web.a"), ("reviews.a.example.com", "svc/a/reviews.a.example.com")]
+)
+async def test_service_of_another_namespace_is_named(host: str, expected: str) -> None:
+    mesh_world = world(WEB, ENTRY)
+    graph, ref = await CachedGraph(mesh_world.mesh).get(), ServiceRef(host, "b")
     with pytest.raises(Refused) as refused:
         await describe_service(sources(mesh_world.mesh), graph, MeshContext([], [], {}), ref)
-    assert refused.value.text == "service web does not exist in namespace b, but in a: use svc/web.a\n"
+    assert refused.value.text == f"service {host} does not exist in namespace b, but in a: use {expected}\n"
 
 
 async def test_rejections_of_what_is_built_from_the_objects_of_the_service_are_reported() -> None:

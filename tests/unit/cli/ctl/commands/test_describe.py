@@ -111,6 +111,7 @@ def test_disconnected_proxy_is_rejected() -> None:
         (["svc/web.shop"], "dashboard/service", {"host": "web", "namespace": "shop"}),
         (["svc", "web", "-n", "shop"], "dashboard/service", {"host": "web", "namespace": "shop"}),
         (["svc/shop/web"], "dashboard/service", {"host": "web", "namespace": "shop"}),
+        (["svc/shop/reviews.shop"], "dashboard/service", {"host": "reviews.shop", "namespace": "shop"}),
         (["service/web"], "dashboard/service", {"host": "web", "namespace": "default"}),
         (["svc/web.shop.svc.x.y"], "dashboard/service", {"host": "web.shop.svc.x.y", "namespace": "shop"}),
         (["svc/api.example", "-n", "shop"], "dashboard/service", {"host": "api.example", "namespace": "shop"}),

@@ -24,7 +24,8 @@ FORMATS = ("table", "json", "yaml")
 _GAP = "   "
 _WIDTH = 120
 """Number of columns of tables and texts that are not printed on a terminal."""
-_NARROWEST = 20
+_NARROWEST, _NARROWEST_CELL = 20, 8
+"""Minimum numbers of columns of cells that are continued in further rows, and of cells that are shortened."""
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 SEVERITY_STYLES = {"info": "cyan", "warning": "yellow", "error": "bold red"}
 # Styles of status cells on a terminal
@@ -64,21 +65,29 @@ class CommandResult(NamedTuple):
     status: int = 0
 
 
-def fit(part: TextTable, column: int) -> TextTable:
-    """Return a table that is not wider than the terminal, or than 120 columns without one, as far as possible.
+def fit(part: TextTable, columns: Iterable[int]) -> TextTable:
+    """Return a table that is not wider than the terminal, as far as possible.
 
-    The cells of a column and those that span all columns are shortened.
+    The cells of some columns are shortened, those of the first column first. The others stay whole, so that names can
+    be copied. Without a terminal, nothing is shortened.
     """
-    most = _columns()
-    widths = _widths([tuple(map(str, row)) for row in (part.head, *part.rows)])
-    left = max(_NARROWEST, most - sum(widths) + widths[column] - len(_GAP) * (len(widths) - 1))
+    if not sys.stdout.isatty():
+        return part
+    limits = _widths([tuple(map(str, row)) for row in (part.head, *part.rows)])
+    excess = sum(limits) + len(_GAP) * (len(limits) - 1) - _columns()
+    for column in columns:
+        cut = max(0, min(excess, limits[column] - _NARROWEST_CELL))
+        limits[column], excess = limits[column] - cut, excess - cut
     rows = [
-        [_shorten(str(cell), left if position == column else most) for position, cell in enumerate(row)]
-        if len(row) > 1
-        else [_shorten(str(row[0]), most)]
+        [_shorten(str(cell), limit) for cell, limit in zip(row, limits, strict=True)] if len(row) > 1 else row
         for row in part.rows
     ]
     return part._replace(rows=rows)
+
+
+def shorten(text: str) -> str:
+    """Return a line that is not wider than the terminal. Without a terminal, it stays whole."""
+    return _shorten(text, _columns()) if sys.stdout.isatty() else text
 
 
 def wrap(part: TextTable, column: int) -> TextTable:

@@ -10,12 +10,14 @@ import click
 
 from pilot.cli.ctl.command import AliasGroup, with_client, with_output
 from pilot.cli.ctl.completions import complete_namespaces
-from pilot.cli.ctl.output import CommandResult, TextTable, fit, fold
+from pilot.cli.ctl.output import CommandResult, TextTable, fit, fold, shorten
 from pilot.cli.ctl.replicas import Replicas
 from pilot.cli.ctl.rollout import Rollout, describe_lacking, named_targets, read_rollouts, refuse_unknown, rollout_table
 from pilot.lib.text import human_size
 
 _HEAD = "TIME (UTC)", "CHANGE", "ERRORS", "BY", "ACKNOWLEDGED", "REJECTED", "PENDING"
+_SHORTENED = "BY", "ERRORS"
+"""Columns that are shortened if a table is wider than the terminal. The names of objects stay whole."""
 _COSTS = "DERIVATIONS", "BYTES", "50% AFTER", "99% AFTER", "ALL AFTER"
 Row = Sequence[object]
 _NAMED = 3
@@ -122,7 +124,8 @@ def history(client: Replicas, namespace: str, verbose: bool) -> CommandResult:
     head = tuple(name for name in _HEAD if name != "BY" or is_by_known)
     replica = ("REPLICA",) if len(answers) > 1 else ()
     if not verbose:
-        return CommandResult(value, [fit(_table(changes, (*head, *replica), _FIELDS), head.index("CHANGE"))])
+        shortened = [head.index(name) for name in _SHORTENED if name in head]
+        return CommandResult(value, [fit(_table(changes, (*head, *replica), _FIELDS), shortened)])
     whole = _table(changes, (*head, *replica, *_COSTS), None)
     return CommandResult(value, [whole, *_totals({a.replica.name: a.value for a in answers})])
 
@@ -195,7 +198,7 @@ def _fields(change: dict[str, Any], most: int | None) -> Iterator[str]:
         values = f": {old or 'not set'} → {new or 'not set'}" if old or new else ""
         left = len(fields) - number if number == most else 0
         more = f" and {left} more {'field' if left == 1 else 'fields'}" if left else ""
-        yield f"{path}{values}{more}"
+        yield f"{path}{values}{more}" if most is None else shorten(f"{path}{values}{more}")
 
 
 def _rejections(change: dict[str, Any]) -> Iterator[str]:

@@ -12,9 +12,21 @@ from importlib import import_module
 
 import pytest
 from rich.console import Console
-from rich.text import Text
 
-from pilot.cli.ctl.output import CommandResult, TextTable, fit, fold, render, say, show, table, watch, wrap, write
+from pilot.cli.ctl.output import (
+    CommandResult,
+    TextTable,
+    fit,
+    fold,
+    render,
+    say,
+    shorten,
+    show,
+    table,
+    watch,
+    wrap,
+    write,
+)
 
 ROWS = TextTable(("NAME", "STATE"), [("a", "SYNCED"), ("long name", 7)])
 PLAIN = "NAME        STATE\na           SYNCED\nlong name   7\n"
@@ -44,13 +56,13 @@ def test_output_is_plain_text_without_a_terminal(capsys: pytest.CaptureFixture[s
         table(("A", "B", "C"), [("a", "b", "c"), ("a", "b")])
 
 
-def test_rows_with_one_cell_span_all_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    part = TextTable(("NAME", "STATE"), [("x" * 99, "SYNCED"), ("y" * 130,)])
-    fitted = fit(part, 0)
-    assert [*map(len, table(*fitted).splitlines())] == [107, 108, 120]
-    screen = terminal(monkeypatch)
-    say([fit(part, 0)])
-    assert [len(console.rstrip()) for console in Text.from_ansi(screen.getvalue()).plain.splitlines()] == [59, 60, 60]
+def test_columns_are_shortened_in_order_and_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    part = TextTable(("NAME", "A", "B"), [("x" * 30, "a" * 30, "b" * 30), ("y" * 70,)])
+    assert fit(part, [1, 2]) == part
+    terminal(monkeypatch)
+    assert fit(part, [1, 2]).rows == [["x" * 30, "a" * 7 + "…", "b" * 15 + "…"], ("y" * 70,)]
+    assert fit(part, [2]).rows[0] == ["x" * 30, "a" * 30, "b" * 7 + "…"]
+    assert shorten("z" * 70) == "z" * 59 + "…"
 
 
 def test_terminal_output_is_styled_and_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,26 +67,31 @@ class EnvoySettings:
         "Number of worker threads. If 0, the concurrency in the ProxyConfig is used, or if that is unset, the "
         "CPU limit. Without a CPU limit, the default is the number of CPUs, but at most 2.",
         flag="concurrency",
+        maximum=4096,
     )
     cpu_limit: int = setting(0, "CPU limit of the container. 0 means unknown.", env="ISTIO_CPU_LIMIT")
     outlier_log: str = setting("", "File for the outlier detection event log.", flag="outlierLogPath")
     disable: bool = setting(False, "Serve certificates and configuration without starting Envoy.", env="DISABLE_ENVOY")
-    readiness_port: int = setting(15021, "Port of Envoy's /healthz/ready.", env="ENVOY_STATUS_PORT")
+    readiness_port: int = setting(15021, "Port of Envoy's /healthz/ready.", env="ENVOY_STATUS_PORT", maximum=65535)
     readiness_proxy_protocol: bool = setting(
         False,
         "Also accept the PROXY protocol on the port ENVOY_STATUS_PORT, for the health checks of load balancers.",
         env="ENVOY_STATUS_PORT_ENABLE_PROXY_PROTOCOL",
     )
-    prometheus_port: int = setting(15090, "Port of Envoy's /stats/prometheus.", env="ENVOY_PROMETHEUS_PORT")
+    prometheus_port: int = setting(
+        15090, "Port of Envoy's /stats/prometheus.", env="ENVOY_PROMETHEUS_PORT", maximum=65535
+    )
     secure_metrics_port: int = setting(
         0,
         "Port of Envoy's /stats/prometheus for clients with a certificate of the mesh. 0 disables it.",
         env="ENVOY_SECURE_METRICS_PORT",
+        maximum=65535,
     )
     secure_merged_metrics_port: int = setting(
         0,
         "Port of the merged metrics for clients with a certificate of the mesh. 0 disables it.",
         env="ENVOY_SECURE_MERGED_METRICS_PORT",
+        maximum=65535,
     )
     bootstrap: str = setting(
         "",
@@ -168,12 +173,16 @@ class CertificateSettings:
 
     ttl: Duration = setting(parse_duration("24h"), "Lifetime to request for a certificate.", env="SECRET_TTL")
     grace_ratio: float = setting(
-        0.5, "A certificate is renewed when this fraction of its lifetime remains.", env="SECRET_GRACE_PERIOD_RATIO"
+        0.5,
+        "A certificate is renewed when this fraction of its lifetime remains.",
+        env="SECRET_GRACE_PERIOD_RATIO",
+        maximum=1,
     )
     grace_jitter: float = setting(
         0.01,
         "Maximum random deviation from SECRET_GRACE_PERIOD_RATIO, so that renewals are spread over time.",
         env="SECRET_GRACE_PERIOD_RATIO_JITTER",
+        maximum=1,
     )
     file_mounted: bool = setting(
         False,

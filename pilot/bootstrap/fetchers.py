@@ -28,7 +28,10 @@ def make_key_sets(settings: Settings, db: Mesh, batch: Batch, problems: ProblemS
             AddressRules(jwks.allowed, jwks.blocked), make_tls(jwks.extra_roots, jwks.insecure), largest
         )
     except ValueError as error:
-        raise StartError(f"PILOT_ALLOWED_CIDRS_IN_JWKS_URIS, BLOCKED_CIDRS_IN_JWKS_URIS: {error}") from error
+        raise StartError(
+            f"PILOT_ALLOWED_CIDRS_IN_JWKS_URIS or BLOCKED_CIDRS_IN_JWKS_URIS: {error}; write CIDRs such as 10.0.0.0/8, "
+            "separated by commas"
+        ) from error
     except (ssl.SSLError, OSError) as error:
         raise StartError(f"cannot read {jwks.extra_roots}: {error}") from error
     return KeySets(db, batch, client, KeyStore(settings.ingest.state_dir), problems, metrics, jwks.refresh, largest)

@@ -43,7 +43,7 @@ def refuse_invalid_mesh(problems: Iterable[Problem]) -> None:
         )
         if any(p.code != WRONG_DOCUMENT for p in errors):
             message += (
-                "\nCorrect this, or start with --allow-invalid-mesh-config to use the defaults until it is corrected"
+                "\ncorrect this, or start with --allow-invalid-mesh-config to use the defaults until it is corrected"
             )
         raise StartError(message)
 
@@ -96,7 +96,8 @@ class FirstLoad:
                 await self._api_servers.stop()
             if not isinstance(error, OSError):
                 raise
-            raise StartError(f"--configDir: {error.filename}: {error.strerror or error}") from error
+            hint = "; name the folder of the file" if isinstance(error, NotADirectoryError) else ""
+            raise StartError(f"--configDir: {error.filename}: {error.strerror or error}{hint}") from error
         finally:
             gc.enable()
         gc.set_threshold(*GC_THRESHOLDS)

@@ -92,7 +92,9 @@ def check_security(secure_port: SecurePortSettings, authentication: Authenticati
 def check_names(registry: RegistrySettings, debug: DebugSettings) -> None:
     """Raise FlagError if a name or URL in the settings is malformed."""
     if not is_dns_label(registry.namespace) or registry.namespace != registry.namespace.lower():
-        raise FlagError(f"invalid argument for --namespace: {registry.namespace!r} is not the name of a namespace")
+        raise FlagError(
+            f"invalid argument for --namespace or POD_NAMESPACE: {registry.namespace!r} is not the name of a namespace"
+        )
     if not all(map(is_dns_label, registry.domain.split("."))):
         raise FlagError(f"invalid argument for --domain: {registry.domain!r} is not a DNS name such as cluster.local")
     if debug.prometheus and not debug.prometheus.startswith(("http://", "https://")):
@@ -111,6 +113,6 @@ def check_sources(settings: IngestSettings) -> None:
             tempfile.TemporaryFile(dir=settings.state_dir).close()
         except OSError as error:
             raise StartError(
-                f"--stateDir: cannot write to {settings.state_dir}: {error.strerror or error}; "
+                f"--stateDir or PILOT_STATE_DIR: cannot write to {settings.state_dir}: {error.strerror or error}; "
                 "use a directory that this user may write to"
             ) from error

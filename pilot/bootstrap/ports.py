@@ -37,6 +37,8 @@ def listen_error(address: Address, error: OSError | RuntimeError) -> StartError:
         reason = os.strerror(error.errno or 0)  # asyncio repeats the address in its own text
     if isinstance(error, OSError) and error.errno == errno.EADDRNOTAVAIL:
         reason = "this machine does not have the address"
+    if isinstance(error, socket.gaierror):
+        reason = "the host cannot be resolved; use an IP address of this machine, or only the port for all of them"
     hint = "; ports below 1024 require root" if isinstance(error, PermissionError) else ""
     return StartError(f"cannot listen on {place}: {reason}{hint}")
 

@@ -62,6 +62,7 @@ pilot-agent request: send a request to Envoy's admin port
 """
 HELP = frozenset({"--help", "-h"})
 REQUEST_SECONDS = 60
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE"})
 LARGEST_COUNT = 86_400_001
 """Milliseconds of a day, plus one."""
 _NO_PROXY = "; pilot-agent proxy serves this in the Pod of the proxy, and --url sets another address"
@@ -146,7 +147,11 @@ def request(argv: Sequence[str]) -> int:
     values, unknown, positional = flags.scan(argv, ("debug-port",), (), {})
     if unknown or len(positional) != 2:
         raise FlagError("request takes METHOD PATH [--debug-port PORT]")
+    if positional[1].upper() in METHODS and positional[0].upper() not in METHODS:
+        raise FlagError(f"request takes METHOD PATH; did you mean request {positional[1]} {positional[0]}?")
     port, (method, path) = values.get("debug-port", [ADMIN_PORT])[-1], positional
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        raise FlagError(f"request: --debug-port: {port!r} is not a port from 1 to 65535")
     url = f"http://localhost:{port}/{path.removeprefix('/')}"
     try:
         response = send(url, method.upper(), seconds=REQUEST_SECONDS)

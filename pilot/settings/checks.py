@@ -20,6 +20,12 @@ def one_of(*values: str) -> Check:
     return check
 
 
+def url(text: str) -> None:
+    """Check that a text is an HTTP URL."""
+    if text and not text.startswith(("http://", "https://")):
+        raise ValueError(f"{text!r} is not a URL; did you mean http://{text}?")
+
+
 def prefix_of(version: int) -> Check:
     """Return a check that a value is a prefix with a length, and with addresses of an IP version to allocate."""
     example, longest = ("240.240.0.0/16", 32) if version == 4 else ("2001:2::/48", 128)

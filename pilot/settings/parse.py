@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -85,17 +85,32 @@ def _scan(
     short_names = {d.short: d.flag for d in settings if d.short}
     flag_texts, unknown, positional = flags.scan(argv, names, switches, short_names)
     if positional:
-        raise flags.FlagError(f"unexpected argument {positional[0]!r}")
+        raise flags.FlagError(
+            f"unexpected argument {positional[0]!r}{_explain_argument(positional[0], argv, switches)}"
+        )
+    variables = {_plain_name(d.env): d.env for d in settings if d.env}
     return flag_texts, [
         f"flag --{name} has no effect: {without_effect[name]}"
         if name in without_effect
-        else f"unknown flag --{name} has no effect{_suggest(name, names)}"
+        else f"unknown flag --{name} has no effect{_suggest(name, names, variables)}"
         for name in unknown
     ]
 
 
-def _suggest(name: str, flag_names: Iterable[str]) -> str:
-    """Return a question that suggests the most similar flag, or "" if no flag is similar."""
+def _explain_argument(word: str, argv: Sequence[str], switches: Collection[str]) -> str:
+    """Return the fix for an argument that is not a flag, if it is the value of a Boolean flag, or else ""."""
+    flag = argv[argv.index(word) - 1].removeprefix("--") if argv.index(word) else ""
+    return f"; the value of --{flag} follows =, as in --{flag}=true" if flag and flag in switches else ""
+
+
+def _plain_name(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "", name.lower())
+
+
+def _suggest(name: str, flag_names: Iterable[str], variables: Mapping[str, str]) -> str:
+    """Return a question that suggests the most similar flag, the variable of the name, or "" if there is neither."""
+    if variable := variables.get(_plain_name(name)):
+        return f"; set the environment variable {variable}"
     close = difflib.get_close_matches(name, flag_names, n=1, cutoff=0.8)
     return f"; did you mean --{close[0]}?" if close else ""
 
@@ -147,6 +162,8 @@ def read(text: str, default: Any) -> Any:
             raise ValueError(f"invalid duration {text!r}; did you mean {text}{unit}?")
         return _read_duration(text)
     if isinstance(default, int):
+        if size := re.fullmatch(r"(\d{1,9})([KMG])i?B?", text, re.ASCII):
+            raise ValueError(f"{text!r} is not an integer; write {int(size[1]) * 1024 ** ('KMG'.index(size[2]) + 1)}")
         return flags.parse_int(text)
     if isinstance(default, float):
         return flags.parse_float(text)
@@ -157,12 +174,15 @@ def read(text: str, default: Any) -> Any:
 
 def _read_duration(text: str) -> Duration:
     try:
-        return parse_duration(text)
+        duration = parse_duration(text)
     except ValueError as error:
         days = re.fullmatch(r"(\d{1,5})(d|days?)", text, re.ASCII)
         raise ValueError(
             f"{error}: units are h, m, s and ms{f'; write {int(days[1]) * 24}h' if days else ''}"
         ) from None
+    if duration < 0:
+        raise ValueError(f"{text!r} is negative")
+    return duration
 
 
 def show(value: Any) -> str:

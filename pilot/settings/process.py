@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 
 from pilot.lib.duration import Duration, format_duration, parse_duration
+from pilot.settings import checks
 from pilot.settings.declaration import FOREVER, setting
 
 
@@ -308,6 +309,7 @@ class TraceSettings:
         "Address of an OpenTelemetry collector, such as http://collector:4318, that receives a trace of each "
         "change. If empty, no traces are sent.",
         env="OTEL_EXPORTER_OTLP_ENDPOINT",
+        check=checks.url,
     )
     headers: str = setting(
         "", "Headers for the collector, as comma-separated NAME=VALUE pairs.", env="OTEL_EXPORTER_OTLP_HEADERS"

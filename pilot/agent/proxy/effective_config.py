@@ -64,7 +64,8 @@ def read_sources(mesh_file: str, variable: str, annotations: Mapping[str, str]) 
     except FileNotFoundError:
         pass
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"file {mesh_file}: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else "not a text in UTF-8"
+        raise ValueError(f"--meshConfig: file {mesh_file}: {reason}") from error
     return [*sources, *pod_sources(variable, annotations)]
 
 

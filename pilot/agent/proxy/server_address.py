@@ -10,7 +10,8 @@ def split_address(address: str) -> tuple[str, int]:
         raise ValueError(f"{address!r} has a scheme; write {bare.rstrip('/') or 'HOST:PORT'}")
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ValueError(f"{address!r} is not host:port")
+        hint = f"; append the port, as in {address}:15012" if ":" not in address and not address.isdecimal() else ""
+        raise ValueError(f"{address!r} is not host:port{hint}")
     return host.strip("[]"), int(port)
 
 

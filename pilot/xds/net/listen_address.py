@@ -49,12 +49,16 @@ def parse_address(text: str, flag: str) -> Address | None:
     host, colon, port = text.rpartition(":")
     bare = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535 or (":" in host and bare == host):
-        if text.isdecimal():
+        if "://" in text:
+            hint = f"; write {text.partition('://')[2].rstrip('/')}"
+        elif text.isdecimal():
             hint = f"; did you mean :{text}?"
         elif port.isdecimal() and int(port[:6]) > 65535:
             hint = "; ports end at 65535"
         elif ":" in host and port.isdecimal():
             hint = f"; did you mean [{host}]:{port}?"
+        elif not colon:
+            hint = f"; append the port, as in {text}:15010"
         else:
             hint = ""
         raise FlagError(f"invalid argument for --{flag}: {text!r} is not host:port or :port{hint}")

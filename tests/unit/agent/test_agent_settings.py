@@ -69,6 +69,13 @@ def test_examples_for_flags_without_effect_are_valid(flag: str) -> None:
     assert build_proxy_config(pod_sources(example, {})).fields
 
 
+def test_numbers_out_of_range_are_ignored_with_a_warning() -> None:
+    assert load_sections(AGENT, [], {"ENVOY_STATUS_PORT": "-1", "SECRET_GRACE_PERIOD_RATIO": "5"}).warnings == [
+        "environment variable ENVOY_STATUS_PORT is ignored: -1 is not between 0 and 65535",
+        "environment variable SECRET_GRACE_PERIOD_RATIO is ignored: 5 is not between 0 and 1",
+    ]
+
+
 def test_flag_or_variable_sets_only_its_field() -> None:
     with Rows() as rows:
         for kind, field, way in SOURCES:

@@ -56,7 +56,7 @@ def test_key_set_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Pat
         (
             "BLOCKED_CIDRS_IN_JWKS_URIS",
             "nonsense",
-            "^PILOT_ALLOWED_CIDRS_IN_JWKS_URIS, BLOCKED_CIDRS_IN_JWKS_URIS: .*nonsense",
+            "^PILOT_ALLOWED_CIDRS_IN_JWKS_URIS or BLOCKED_CIDRS_IN_JWKS_URIS: .*nonsense",
         ),
         ("PILOT_JWKS_EXTRA_ROOTS", "FILE", "^cannot read .*roots.pem: "),
     ],

@@ -140,7 +140,7 @@ async def test_invalid_mesh_config_is_refused(gc_calls: list[Any], has_kubernete
         await sources.load.start()
     assert str(caught.value) == (
         "invalid mesh config and mesh networks: /m:2: trustDomian: unknown field; /n: No such file or directory\n"
-        "Correct this, or start with --allow-invalid-mesh-config to use the defaults until it is corrected"
+        "correct this, or start with --allow-invalid-mesh-config to use the defaults until it is corrected"
     )
     assert not any(line.startswith("open") for line in sources.lines)
 

@@ -117,7 +117,7 @@ def test_unwritable_state_directory_is_refused(tmp_path: pathlib.Path) -> None:
     with pytest.raises(StartError) as caught:
         check_sources(IngestSettings(state_dir=str(tmp_path / "file" / "state")))
     assert str(caught.value) == (
-        f"--stateDir: cannot write to {tmp_path}/file/state: Not a directory; use a directory that this user may write to"
+        f"--stateDir or PILOT_STATE_DIR: cannot write to {tmp_path}/file/state: Not a directory; use a directory that this user may write to"
     )
 
 
@@ -152,8 +152,8 @@ def test_incomplete_credentials_are_refused(
 @pytest.mark.parametrize(
     ("flag", "message"),
     [
-        ("--namespace=Foo_Bar", "--namespace: 'Foo_Bar' is not the name of a namespace"),
-        ("--namespace=Foo", "--namespace: 'Foo' is not the name of a namespace"),
+        ("--namespace=Foo_Bar", "--namespace or POD_NAMESPACE: 'Foo_Bar' is not the name of a namespace"),
+        ("--namespace=Foo", "--namespace or POD_NAMESPACE: 'Foo' is not the name of a namespace"),
         ("--domain=", "--domain: '' is not a DNS name such as cluster.local"),
         ("--prometheusURL=prom:9090", "--prometheusURL: 'prom:9090' is not a URL; did you mean http://prom:9090?"),
     ],

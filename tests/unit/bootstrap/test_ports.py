@@ -118,6 +118,14 @@ def test_error_names_the_flag_and_the_reason() -> None:
     )
 
 
+def test_error_says_that_a_host_cannot_be_resolved() -> None:
+    error = listen_error(Address("web.invalid", 80, "httpAddr"), socket.gaierror(-3, "Temporary failure"))
+    assert str(error) == (
+        "cannot listen on web.invalid:80 (--httpAddr): the host cannot be resolved; use an IP address of this machine, or "
+        "only the port for all of them"
+    )
+
+
 async def test_occupied_grpc_address_aborts_the_start(journal: list[Any]) -> None:
     server: Any = Server(journal, RuntimeError("Failed to bind"))
     with pytest.raises(StartError, match=r"^cannot listen on 127.0.0.1:1: Failed to bind$"):

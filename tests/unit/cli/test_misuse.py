@@ -865,6 +865,36 @@ MISTAKES = [
         1,
         "invalid argument for --grpcAddr: ':99999' is not host:port or :port; ports end at 65535; pilot-discovery discovery --help shows its usage",
     ),
+    (
+        "pilot-discovery discovery --httpAddr https://localhost:8080",
+        1,
+        "invalid argument for --httpAddr: 'https://localhost:8080' is not host:port or :port; write localhost:8080; pilot-discovery discovery --help shows its usage",
+    ),
+    (
+        "pilot-discovery discovery --grpcAddr localhost",
+        1,
+        "invalid argument for --grpcAddr: 'localhost' is not host:port or :port; append the port, as in localhost:15010; pilot-discovery discovery --help shows its usage",
+    ),
+    (
+        "pilot-discovery discovery --log_as_json yes",
+        1,
+        "unexpected argument 'yes'; the value of --log_as_json follows =, as in --log_as_json=true; pilot-discovery discovery --help shows its usage",
+    ),
+    (
+        "pilot-discovery discovery --shutdownDuration=-5s",
+        1,
+        "invalid argument for --shutdownDuration: '-5s' is negative; pilot-discovery discovery --help shows its usage",
+    ),
+    (
+        "pilot-agent request stats GET",
+        1,
+        "request takes METHOD PATH; did you mean request GET stats?",
+    ),
+    (
+        "pilot-agent request GET stats --debug-port 150000",
+        1,
+        "request: --debug-port: '150000' is not a port from 1 to 65535",
+    ),
     ("pilot-agent wait --timeoutSeconds soon", 1, "wait: --timeoutSeconds: 'soon' is not an integer"),
     ("pilot-agent wait --url ftp://x", 1, "--url: invalid address 'ftp://x': the scheme is 'ftp', use http or https"),
     ("pilot-agent request GET", 1, "request takes METHOD PATH [--debug-port PORT]"),

@@ -81,6 +81,7 @@ def test_sections_have_the_loaded_defaults() -> None:
 
 
 CHECKED = {
+    "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318",
     "PILOT_IP_AUTOALLOCATE_IPV4_PREFIX": "10.1.0.0/16",
     "PILOT_IP_AUTOALLOCATE_IPV6_PREFIX": "fd00::/64",
     "PILOT_JWT_ENABLE_REMOTE_JWKS": "envoy",
@@ -165,6 +166,13 @@ def test_flag_sets_only_its_field() -> None:
             "PILOT_IP_AUTOALLOCATE_IPV6_PREFIX",
             "x/48",
             "'x/48' is not an address prefix; write one such as 2001:2::/48",
+        ),
+        ("PILOT_XDS_MAX_NAME_BYTES", "8Mi", "'8Mi' is not an integer; write 8388608"),
+        ("PILOT_DEBOUNCE_MAX", "-1s", "'-1s' is negative"),
+        (
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+            "collector:4318",
+            "'collector:4318' is not a URL; did you mean http://collector:4318?",
         ),
         ("PILOT_XDS_MAX_TYPES", "64.0", "'64.0' is not an integer"),
         ("PILOT_XDS_MAX_TYPES", "６４", "'６４' is not an integer"),

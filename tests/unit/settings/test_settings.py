@@ -78,6 +78,9 @@ def test_unknown_flags_are_ignored_with_a_warning() -> None:
     assert [w.split()[2] for w in loaded.warnings] == ["--plugins", "--v"]
     assert loaded.warnings[0] == "unknown flag --plugins has no effect"
     assert load(["--confgDir=x"], {}).warnings == ["unknown flag --confgDir has no effect; did you mean --configDir?"]
+    assert load(["--revision=x"], {}).warnings == [
+        "unknown flag --revision has no effect; set the environment variable REVISION"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -168,12 +168,15 @@ def _unknown(db: Mesh, ref: ServiceRef) -> str:
         names = ", ".join(f"{key.namespace}/{key.name}" for key in routes)
         return f"{text}; the host has routes of VirtualService {names}: see pilotctl problems and pilotctl history\n"
     name = ref.hostname.partition(".")[0]
-    others = (other for other in service_refs(db) if other.namespace != ref.namespace)
-    elsewhere = [o for o in islice(others, MAX_COMPARED) if name == _short_name(o) or o.hostname == ref.hostname]
+    others = list(islice((other for other in service_refs(db) if other.namespace != ref.namespace), MAX_COMPARED))
+    elsewhere = [other for other in others if name == _short_name(other) or other.hostname == ref.hostname]
     if elsewhere:
         return f"{text}, but in {elsewhere[0].namespace}: use {_argument(elsewhere[0])}\n"
     here = list(islice((other for other in service_refs(db) if other.namespace == ref.namespace), MAX_COMPARED))
-    if longer := [_argument(o) for o in here if o.hostname.startswith(f"{ref.hostname}.") and not _short_name(o)]:
+    longer = [
+        _argument(o) for o in (*here, *others) if o.hostname.startswith(f"{ref.hostname}.") and not _short_name(o)
+    ]
+    if longer:
         return f"{text}; did you mean {' or '.join(longer[:MAX_REJECTING])}?\n"
     arguments = {_short_name(other) or other.hostname: _argument(other) for other in here}
     similar = closest(name, arguments) or closest(ref.hostname, arguments)

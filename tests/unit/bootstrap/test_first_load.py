@@ -157,6 +157,10 @@ def test_defaults_are_not_advised_for_a_file_that_is_no_mesh_config() -> None:
     ("error", "message"),
     [
         (PermissionError(13, "Permission denied", "/a"), "^--configDir: /a: Permission denied$"),
+        (
+            NotADirectoryError(20, "Not a directory", "/a"),
+            "^--configDir: /a: Not a directory; name the folder of the file$",
+        ),
         (OSError("odd"), "^--configDir: None: odd$"),
         (StartError("kubeconfig: nonsense"), "^kubeconfig: nonsense$"),
     ],

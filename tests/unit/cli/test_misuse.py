@@ -290,7 +290,7 @@ MISTAKES = [
         "--level 'loud': invalid level 'loud'; valid levels are trace, debug, info, warning, error, critical, off",
     ),
     ("pilotctl analyze nowhere.yaml", 1, "cannot read nowhere.yaml: No such file or directory"),
-    ("pilotctl analyze empty.yaml", 1, "nothing was checked: found 0 objects in 1 file"),
+    ("pilotctl analyze empty.yaml", 1, "nothing was checked: empty.yaml is empty"),
     (
         "pilotctl analyze templates",
         1,
@@ -939,6 +939,11 @@ MISTAKES = [
         "pilotctl rollout virtualservice/reviews -n shop",
         2,
         "No such command 'virtualservice/reviews'; use pilotctl rollout status virtualservice/reviews -n shop",
+    ),
+    (
+        "pilotctl describe svc/https://tea.shop:8080/x",
+        2,
+        "'https://tea.shop:8080/x' is a URL, not a service: use svc/tea.shop",
     ),
     ("pilotctl rollout status -f vs.yaml", 2, "No such option '-f'; options are --namespace, --output"),
     ("pilotctl history --since 3h", 2, "No such option '--since'; options are --namespace, --output, --verbose"),

@@ -24,7 +24,7 @@ from pilot.cli.ctl.analyzers.reading import (
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, remembered, with_cluster
 from pilot.cli.ctl.connection import connect, with_connection
-from pilot.cli.ctl.files import read_files
+from pilot.cli.ctl.files import STANDARD_INPUT, read_files
 from pilot.cli.ctl.findings import SEVERITIES, Finding, Selection, reaches, with_selection
 from pilot.cli.ctl.istio_codes import ANALYZER_NAMES, belongs_to, codes_of
 from pilot.cli.ctl.output import FORMATS, CommandResult, TextTable, show
@@ -38,7 +38,7 @@ from pilot.ingest.analysis import add_surroundings, decode_mesh, read_objects
 from pilot.ingest.analysis import analyze as find_problems
 from pilot.ingest.files.documents import Document, SyntaxFault, read_document
 from pilot.lib.suggestion import did_you_mean
-from pilot.lib.text import one_line
+from pilot.lib.text import one_line, printable_path
 from pilot.mesh.analysis.listed import CHECKS
 from pilot.mesh.analysis.mesh import MESH
 from pilot.settings.parse import load
@@ -258,6 +258,11 @@ def _of_files(
     ignored = objects.ignored - analyzed.count(_only_analyzed(analyzers))
     checked = objects.count - ignored
     contents = f"{_count(objects.count, 'object')} in {_count(len(texts), 'file')}"
+    if not any(text.strip() for text in texts.values()):
+        first = "standard input" if [*texts] == [STANDARD_INPUT] else printable_path(next(iter(texts)))
+        raise CommandError(
+            f"nothing was checked: {first if len(texts) == 1 else f'each of {len(texts)} files'} is empty"
+        )
     if not (checked or objects.problems):
         kinds = ", and none of a kind that a mesh uses" if objects.count else ""
         raise CommandError(f"nothing was checked: found {contents}{kinds}")

@@ -34,6 +34,9 @@ def describe(client: Replicas, proxy: str, more: tuple[str, ...], namespace: str
     if len(more) > 1 or (more and proxy not in (*SERVICE, "pod")):
         raise click.UsageError(f"describe takes one proxy, POD.NAMESPACE or part of it: pilotctl describe {more[0]}")
     kind, _, name = "/".join((proxy, *more)).partition("/")
+    if kind in SERVICE and "://" in name:
+        host = name.partition("://")[2].partition("/")[0].partition(":")[0]
+        raise click.UsageError(f"{name!r} is a URL, not a service: use svc/{host}")
     if kind in SERVICE and name:
         host, place = _service_name(name, namespace)
         page = client.get("dashboard/service", host=host, namespace=place)

@@ -209,6 +209,16 @@ async def test_unknown_services_lead_to_routes_and_similar_names(host: str, expe
     assert expected in refused.value.text
 
 
+async def test_longer_host_in_another_namespace_is_suggested() -> None:
+    mesh_world = world(WEB, ENTRY)
+    graph, ref = await CachedGraph(mesh_world.mesh).get(), ServiceRef("reviews", "default")
+    with pytest.raises(Refused) as refused:
+        await describe_service(sources(mesh_world.mesh), graph, MeshContext([], [], {}), ref)
+    assert refused.value.text == (
+        "service reviews does not exist in namespace default; did you mean svc/a/reviews.a.example.com?\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("host", "expected"), [("web", "svc/web.a"), ("reviews.a.example.com", "svc/a/reviews.a.example.com")]
 )

@@ -31,7 +31,10 @@ def check_pair(chain: PemFile, key: PemFile) -> None:
     if _is_key(chain) and not _is_key(key) and any(label in _CERTIFICATES for label in _labels(key)):
         raise PemError(f"{chain.name} contains a private key, and {key.name} a certificate: swap the two files")
     certificates, public = load_certificates(chain), _public_key(key)
-    matches = [_encode(one.public_key()) == public for one in certificates]
+    try:
+        matches = [_encode(one.public_key()) == public for one in certificates]
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise PemError(f"{chain.name} contains a certificate with a key that is not supported: {error}") from error
     if not any(matches):
         raise PemError(f"{key.name} does not match {chain.name}: the certificate was issued for another private key")
     if not matches[0]:

@@ -15,8 +15,9 @@ from pilot.cli.ctl.replicas import Replicas
 from pilot.cli.ctl.workload_name import KINDS, workload_kind
 from pilot.config.catalogue import CATALOGUE
 
-INTERVAL = 0.1
-"""Seconds between two requests to each replica."""
+_INTERVALS, _SHARE = (0.03, 0.1), 4
+"""Minimum and maximum number of seconds between two requests to each replica, and their ratio to the duration of a
+request. Replicas with few proxies respond fast and are asked often."""
 PENDING = ("starting", "waiting", "sent", "unknown")
 """States of proxies that may still acknowledge the change."""
 _KUBECTL = {"wait": "wait --for=condition=Available"}
@@ -145,6 +146,7 @@ def wait_until_delivered(
     deadline = time.monotonic() + seconds
     current, is_first = list(targets), True
     while True:
+        started = time.monotonic()
         error: CommandError | None = None
         rollouts: list[Rollout] = []
         try:
@@ -165,7 +167,7 @@ def wait_until_delivered(
         if final or time.monotonic() >= deadline:
             message = "; ".join(_reasons(rollouts, seconds, bool(final))) if rollouts else str(error)
             raise Failure(message, bool(final))
-        time.sleep(INTERVAL)
+        time.sleep(min(max(_INTERVALS[0], _SHARE * (time.monotonic() - started)), _INTERVALS[1]))
 
 
 def _reasons(rollouts: Iterable[Rollout], seconds: float, is_final: bool) -> Iterator[str]:

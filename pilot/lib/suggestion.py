@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 LONGEST = 64
 """Maximum number of characters of a word for which names are suggested. Comparisons take quadratic time."""
 _CUTOFF = 0.72
 _MAX_SUGGESTED = 3
 _MAX_LISTED, _MAX_COMPARED = 20, 1000
+_MAX_READ, _MAX_LIKELY = 2000, 10
+"""Maximum numbers of names that `suggest_likely` reads, and that it compares with the word."""
 
 
 def closest(word: str, names: Iterable[str]) -> str:
@@ -34,6 +37,23 @@ def did_you_mean(word: str, names: Iterable[str], prefix: str = "") -> str:
         return ""
     *others, last = suggested
     return f"; did you mean {' or '.join(filter(None, (', '.join(others), last)))}?"
+
+
+def suggest_likely(word: str, names: Iterable[str], form: str = "{}") -> str:
+    """Return a question that suggests the most similar of many names, or "" if no name is similar.
+
+    Only names of about the same length with the same first or last character are compared, and few of them, so that
+    this is cheap for thousands of names. `form` is the format of a suggested name.
+    """
+    ends = word[:1], word[-1:]
+    likely = [
+        name
+        for name in islice(names, _MAX_READ)
+        if abs(len(name) - len(word)) <= 2 and (name[:1] == ends[0] or name[-1:] == ends[1])
+    ]
+    likely.sort(key=lambda name: (name[:1] != ends[0], name[-1:] != ends[1], abs(len(name) - len(word)), name))
+    similar = sorted(_closest(word, likely[:_MAX_LIKELY]))
+    return f"; did you mean {' or '.join(map(form.format, similar))}?" if similar else ""
 
 
 def choices(word: str, names: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.networking.virtual_service import Destination
 from pilot.config.problem import Problems, below, error, info, warning
+from pilot.lib.suggestion import suggest_likely
 from pilot.mesh.model.service import Service
 from pilot.mesh.registry.services import refs_by_hostname, service
 from pilot.mesh.tables.database import Mesh
@@ -24,18 +25,21 @@ def services_named(db: Mesh, hostname: str) -> tuple[Service, ...]:
     return tuple(one for one in services if one is not None)
 
 
-def check_destination(db: Mesh, to: Destination | None, clients: Iterable[str], effect: str = "") -> Problems:
+def check_destination(
+    db: Mesh, to: Destination | None, clients: Iterable[str], effect: str = "", suggests: bool = True
+) -> Problems:
     """Yield the problems of a destination, whose host must be fully qualified.
 
     `clients` are the namespaces of the clients. At least one of them must have an applicable DestinationRule that
     defines the subset. `effect` continues the message, and says what happens to requests if there is no cluster.
+    With `suggests`, the message about a missing service suggests another one.
     """
     if to is None:
         return
     services = services_named(db, to.host)
     if not services:
-        text = f"service {to.host} not found{effect}{elsewhere(db, to.host)}"
-        yield error("destination-not-found", "host", text)
+        hint = suggest_service(db, to.host) if suggests else ""
+        yield error("destination-not-found", "host", f"service {to.host} not found{effect}{hint}")
         return
     yield from below("port", _check_port(services, to, effect))
     if not to.subset:
@@ -49,8 +53,9 @@ def check_destination(db: Mesh, to: Destination | None, clients: Iterable[str], 
         yield error("subset-not-found", "subset", text + listed + effect)
 
 
-def elsewhere(db: Mesh, hostname: str) -> str:
-    """Return a hint on the Services that have the same name as a missing one in other namespaces.
+def suggest_service(db: Mesh, hostname: str) -> str:
+    """Return a hint on the Services that have the same name as a missing one in other namespaces, or else a similar
+    name in its namespace.
 
     Return "" if there are none, or so many that the one that is meant is not obvious.
     """
@@ -59,7 +64,11 @@ def elsewhere(db: Mesh, hostname: str) -> str:
     if rest.partition(".")[2] != domain:
         return ""
     keys = SERVICE.keys(db, "named", name)
-    if not 0 < len(keys) <= _MAX_ELSEWHERE:
+    if not keys:
+        namespace = rest.partition(".")[0]
+        names = (key.name for key in SERVICE.keys(db, "namespace", namespace))
+        return suggest_likely(name, names, f"{{}}.{namespace}.{domain}")
+    if len(keys) > _MAX_ELSEWHERE:
         return ""
     hosts = sorted({f"{name}.{key.namespace}.{domain}" for key in keys})
     return f"; write {' or '.join(hosts)}"

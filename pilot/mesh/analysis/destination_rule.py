@@ -13,7 +13,7 @@ from pilot.derive import derived
 from pilot.lib.hosts import full_name, is_wildcard, subset_of
 from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.credential import check_credential
-from pilot.mesh.analysis.destination import LISTED, elsewhere, ports_hint, services_named
+from pilot.mesh.analysis.destination import LISTED, ports_hint, services_named, suggest_service
 from pilot.mesh.analysis.export_to import check_export_to
 from pilot.mesh.analysis.selector import check_selector, has_workloads
 from pilot.mesh.analysis.virtual_service import receives_http
@@ -21,6 +21,7 @@ from pilot.mesh.model.credential_key import CA_SUFFIX
 from pilot.mesh.model.service import Registry, Resolution, Service, ServiceRef
 from pilot.mesh.registry.endpoints import endpoints
 from pilot.mesh.registry.pod_templates import template_labels
+from pilot.mesh.registry.pods import pod_labels
 from pilot.mesh.registry.services import refs_in_namespace, service_refs
 from pilot.mesh.security.mtls import namespace_mtls
 from pilot.mesh.tables.credentials import secret_namespaces
@@ -58,7 +59,7 @@ def _check(db: Mesh, o: Object[DestinationRule]) -> Problems:
         yield from _check_mutual_tls(db, services, spec)
         yield from _check_tls_twice(db, services, spec)
     else:
-        yield warning("host-not-found", "host", f"service {host} not found{elsewhere(db, host)}")
+        yield warning("host-not-found", "host", f"service {host} not found{suggest_service(db, host)}")
     yield from _check_older(db, o, host)
     if not is_merged(db, o.key, host):
         yield warning("too-many", "host", f"{host} has more than {MAX_MERGED} rules; the newest have no effect")
@@ -114,20 +115,29 @@ def _check_subset_count(services: tuple[Service, ...], spec: DestinationRule) ->
 def _check_subsets(db: Mesh, services: tuple[Service, ...], spec: DestinationRule) -> Problems:
     """Yield a problem for each subset without endpoints. Skip the check if the endpoints of a service are unknown.
 
-    Workloads that will run, because there are templates of their Pods, count as endpoints.
+    Pods that an EndpointSlice may list later, and workloads that will run, because there are templates of their Pods,
+    count as endpoints.
     """
     if any(s.resolution not in _WITH_ENDPOINTS for s in services):
         return
     labels = {e.labels for s in services for port in s.ports for e in endpoints(db, s.ref, port.number)}
+    if all(_has_labels(subset.labels, labels) for subset in spec.subsets):
+        return
     for one in services:
         if one.selector:
-            labels |= {have for have in template_labels(db, one.namespace) if have.issuperset(one.selector)}
+            own = (*pod_labels(db, one.namespace).values(), *template_labels(db, one.namespace))
+            labels |= {have for have in own if have.issuperset(one.selector)}
     if not labels and any(s.selector for s in services) and not has_workloads(db):
         return
     for index, subset in enumerate(spec.subsets):
-        if subset.labels and not any(subset.labels.items() <= have for have in labels):
+        if not _has_labels(subset.labels, labels):
             text = f"no endpoint of {spec.host} has {_label_values(subset.labels, labels)}"
             yield warning("subset-without-endpoints", f"subsets[{index}].labels", text)
+
+
+def _has_labels(labels: Mapping[str, str], of_endpoints: Iterable[frozenset[tuple[str, str]]]) -> bool:
+    """Return whether an endpoint has all the labels of a subset."""
+    return not labels or any(labels.items() <= have for have in of_endpoints)
 
 
 def _label_values(labels: Mapping[str, str], of_endpoints: Iterable[frozenset[tuple[str, str]]]) -> str:

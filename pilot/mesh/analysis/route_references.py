@@ -22,6 +22,9 @@ from pilot.mesh.lowering.gateway_api.http_rules import referenced_backend
 from pilot.mesh.lowering.gateway_api.routes import RouteKey, RouteObject, all_routes, find_route
 from pilot.mesh.tables.database import Mesh
 
+_MAX_NAMESPACES = 3
+"""Maximum number of namespaces with a Gateway that a problem lists."""
+
 
 @derived
 def _route_keys(db: Mesh) -> tuple[RouteKey, ...]:
@@ -42,8 +45,24 @@ def _check_parent(db: Mesh, route: RouteKey, ref: ParentReference) -> Problems:
     gateway = ObjectKey(ref.namespace or route.namespace, ref.name)
     if GroupKind(ref.group, ref.kind) == KUBERNETES_GATEWAY.id and KUBERNETES_GATEWAY.get(db, gateway) is None:
         names = [key.name for key in KUBERNETES_GATEWAY.keys(db, "namespace", gateway.namespace)]
-        text = f"namespace {gateway.namespace} has no Gateway {gateway.name}{choices(gateway.name, names)}"
-        yield warning("gateway-not-found", "name", text)
+        text = f"namespace {gateway.namespace} has no Gateway {gateway.name}"
+        hint = _name_namespaces(db, gateway.name) or choices(gateway.name, names)
+        yield warning("gateway-not-found", "name", text + hint)
+
+
+def _name_namespaces(db: Mesh, name: str) -> str:
+    """Return a hint on the namespaces that have a Gateway with a name, or "" if there is none."""
+    namespaces = _gateway_namespaces(db).get(name, ())
+    return f"; write namespace: {' or '.join(namespaces)}" if namespaces else ""
+
+
+@derived
+def _gateway_namespaces(db: Mesh) -> dict[str, tuple[str, ...]]:
+    """Return the first namespaces of the Gateways with each name."""
+    namespaces: dict[str, list[str]] = {}
+    for key in KUBERNETES_GATEWAY.all_keys(db):
+        namespaces.setdefault(key.name, []).append(key.namespace)
+    return {name: tuple(sorted(own)[:_MAX_NAMESPACES]) for name, own in namespaces.items()}
 
 
 def _check_backends(db: Mesh, key: RouteKey, route: RouteObject) -> Problems:
@@ -52,7 +71,7 @@ def _check_backends(db: Mesh, key: RouteKey, route: RouteObject) -> Problems:
         for index, ref in enumerate(rule.backend_refs):
             resolved = backend(db, BackendKey(key.kind, key.namespace, True, referenced_backend(ref)))
             if resolved.fault is None and resolved.destination is not None:
-                for problem in check_destination(db, resolved.destination, (key.namespace,)):
+                for problem in check_destination(db, resolved.destination, (key.namespace,), suggests=False):
                     yield from below(f"rules[{number}].backendRefs[{index}]", (_without_parts(problem),))
 
 

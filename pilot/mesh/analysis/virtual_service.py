@@ -13,6 +13,7 @@ from pilot.config.problem import Problem, Problems, below, warning
 from pilot.config.validation.traffic.headers import is_claim
 from pilot.derive import Gather, derived, hub
 from pilot.lib.hosts import OverlappingHosts
+from pilot.lib.suggestion import suggest_likely
 from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.destination import LISTED, check_destination
 from pilot.mesh.analysis.export_to import check_export_to
@@ -75,6 +76,8 @@ def virtual_service_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
     )
 
 
+_MAX_SUGGESTIONS = 5
+"""Maximum number of gateways, and of destinations, of a VirtualService for which another name is suggested."""
 _MAX_GATEWAYS = 20
 """Maximum number of gateways of a VirtualService whose workloads are searched for a RequestAuthentication."""
 VIRTUAL_SERVICES = Check("VirtualService", _keys, virtual_service_problems)
@@ -93,7 +96,9 @@ def _check_delegated(db: Mesh, o: Object[VirtualService]) -> Problems:
 def _check_gateways(db: Mesh, spec: VirtualService) -> Problems:
     for index, name in enumerate(spec.gateways):
         if name != MESH and not servers(db, gateway_key(name)):  # a Gateway has at least one server
-            yield warning("gateway-not-found", f"[{index}]", f"Gateway {name} not found{_gateways_named(db, name)}")
+            hint = _suggest_gateway(db, name) if index < _MAX_SUGGESTIONS else ""
+            text = f"Gateway {name} not found, so the routes do not apply there{hint}"
+            yield warning("gateway-not-found", f"[{index}]", text)
 
 
 @derived
@@ -105,10 +110,13 @@ def _gateways_by_name(db: Mesh) -> dict[str, tuple[ObjectKey, ...]]:
     return {name: tuple(sorted(keys)[:LISTED]) for name, keys in named.items()}
 
 
-def _gateways_named(db: Mesh, name: str) -> str:
-    """Return a hint on the Gateways that have the same name in other namespaces, or ""."""
-    keys = _gateways_by_name(db).get(name.rpartition("/")[2], ())
-    return f"; write {' or '.join(f'{key.namespace}/{key.name}' for key in keys)}" if keys else ""
+def _suggest_gateway(db: Mesh, name: str) -> str:
+    """Return a hint on the Gateways that have the same name in other namespaces, or else a similar name in the same
+    namespace, or ""."""
+    namespace, own = gateway_key(name)
+    if keys := _gateways_by_name(db).get(own, ()):
+        return f"; write {' or '.join(f'{key.namespace}/{key.name}' for key in keys)}"
+    return suggest_likely(own, (key.name for key in GATEWAY.keys(db, "namespace", namespace)), f"{namespace}/{{}}")
 
 
 def _check_passthrough(db: Mesh, spec: VirtualService) -> Problems:
@@ -181,8 +189,11 @@ def _check_match_gateways(spec: VirtualService) -> Problems:
 
 def _check_destinations(db: Mesh, o: Object[VirtualService], clients: Iterable[str]) -> Problems:
     effects = dict(_effects(o.spec, ignores_http(db, o.key)))
+    missing = 0
     for path, to in destinations(o.spec):
-        yield from below(path, check_destination(db, to, clients, effects.get(path, "")))
+        problems = tuple(check_destination(db, to, clients, effects.get(path, ""), missing < _MAX_SUGGESTIONS))
+        missing += any(problem.code == "destination-not-found" for problem in problems)
+        yield from below(path, problems)
 
 
 def _effects(spec: VirtualService, is_http_ignored: bool) -> Iterator[tuple[str, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pilot.lib.suggestion import LONGEST, closest, did_you_mean
+from pilot.lib.suggestion import LONGEST, closest, did_you_mean, suggest_likely
 
 NAMES = ("http", "tls", "hosts", "VirtualService")
 
@@ -30,3 +30,10 @@ def test_equally_similar_names_are_all_suggested() -> None:
     assert did_you_mean("AUTH", ("AUTHZ", "STATS", "AUTHN")) == "; did you mean AUTHN or AUTHZ?"
     assert did_you_mean("v", ("v1", "v2", "v3", "v4")) == ""
     assert did_you_mean("vvv", ("vvv3", "vvv1", "vvv2")) == "; did you mean vvv1, vvv2 or vvv3?"
+
+
+def test_similar_names_are_suggested_from_many() -> None:
+    names = [f"reviewer-{number}" for number in range(1000)] + ["reviews", "details"]
+    assert suggest_likely("reviws", names) == "; did you mean reviews?"
+    assert suggest_likely("eviews", names, "shop/{}") == "; did you mean shop/reviews?"
+    assert suggest_likely("cart", names) == suggest_likely("", names) == ""

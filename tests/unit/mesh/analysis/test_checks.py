@@ -756,7 +756,13 @@ def test_missing_gateway_is_named_with_the_namespaces_that_have_it() -> None:
     )
     spec = "{hosts: [x.com], gateways: [gate], http: [{redirect: {uri: /}}]}"
     (problem,) = [p for p in problems_of(world(other, vs(spec))) if p.code == "gateway-not-found"]
-    assert problem.message == "Gateway a/gate not found; write edge/gate"
+    assert problem.message == "Gateway a/gate not found, so the routes do not apply there; write edge/gate"
+
+
+def test_similar_gateway_of_the_namespace_is_suggested() -> None:
+    spec = "{hosts: [x.com], gateways: [edge/gww], http: [{redirect: {uri: /}}]}"
+    (problem,) = [p for p in problems_of(world(gw(), vs(spec))) if p.code == "gateway-not-found"]
+    assert problem.message.endswith("; did you mean edge/gw?")
 
 
 def test_labels_of_a_subset_are_shown_with_the_values_of_endpoints() -> None:
@@ -774,6 +780,35 @@ def test_missing_host_is_named_with_the_namespaces_that_have_it() -> None:
         "destination-not-found": f"service cart.a.svc.cluster.local not found, so requests get 503{end}",
         "host-not-found": f"service cart.a.svc.cluster.local not found{end}",
     }
+
+
+def test_similar_service_of_the_namespace_is_suggested() -> None:
+    spec = "{clusterIP: 10.96.0.5, ports: [{name: http, port: 80}]}"
+    services = [make("Service", name, spec, "a") for name in ("reviews", "ratings", "details")]
+    services += [make("Service", "reviwsx", spec, "b")]
+    problems = problems_of(world(*services, vs(f"{{hosts: [b.com], {to('reviws')}}}"), dr("{host: reviws}")))
+    assert {p.code for p in problems} == {"destination-not-found", "host-not-found"}
+    assert all(p.message.endswith("; did you mean reviews.a.svc.cluster.local?") for p in problems), problems
+
+
+def test_names_are_suggested_for_the_first_missing_services_only() -> None:
+    service = make("Service", "reviews", "{clusterIP: 10.96.0.5, ports: [{name: http, port: 80}]}", "a")
+    rules = ", ".join(
+        f"{{match: [{{uri: {{exact: /{n}}}}}], route: [{{destination: {{host: review{n}}}}}]}}" for n in range(9)
+    )
+    problems = problems_of(world(service, vs(f"{{hosts: [b.com], http: [{rules}]}}")))
+    assert [p.message.endswith("did you mean reviews.a.svc.cluster.local?") for p in problems] == [True] * 5 + [
+        False
+    ] * 4
+
+
+def test_gateway_of_another_namespace_is_named_with_it() -> None:
+    version = "gateway.networking.k8s.io/v1"
+    spec = K8S_GATEWAY.replace("CLASS", "istio")
+    gateways = [make("Gateway", "public", spec, namespace, apiVersion=version) for namespace in ("edge", "dmz")]
+    route = make("HTTPRoute", "mine", ROUTE.replace("NAME", "public").replace("PORT", "80"), apiVersion=version)
+    (problem,) = [p for p in problems_of(world(*BASE, *gateways, route)) if p.code == "gateway-not-found"]
+    assert problem.message == "namespace a has no Gateway public; write namespace: dmz or edge"
 
 
 def test_missing_host_is_not_guessed_if_many_namespaces_have_the_service() -> None:

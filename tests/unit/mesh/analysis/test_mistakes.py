@@ -79,6 +79,20 @@ def test_a_subset_has_the_workload_of_a_pod_that_has_not_run() -> None:
     assert findings(CART, pod, CART_RULE) == []
 
 
+def test_a_subset_has_the_workload_of_a_running_pod_without_endpoint_slice() -> None:
+    pod = """
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: shop, labels: {app: cart, version: v1}}
+status: {podIP: 10.0.0.1, phase: Running}
+"""
+    assert findings(CART, pod, CART_RULE) == []
+    assert findings(CART, pod, CART_RULE.replace("version: v1", "version: v2")) == [
+        "warning subset-without-endpoints: spec.subsets[0].labels: no endpoint of cart has the labels version: v2; "
+        "values of version are v1"
+    ]
+
+
 def test_a_subset_without_known_workloads_is_not_reported() -> None:
     assert findings(CART, CART_RULE) == []
 

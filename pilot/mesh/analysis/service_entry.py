@@ -1,16 +1,21 @@
-"""Checks that ServiceEntries select workloads, and that no object that takes precedence declares their hosts."""
+"""Checks that ServiceEntries have endpoints and select workloads, and that no object that takes precedence declares
+their hosts."""
 
 from __future__ import annotations
 
-from pilot.config.kinds.istio import SERVICE_ENTRY
+from pilot.config.kinds.istio import SERVICE_ENTRY, VIRTUAL_SERVICE
 from pilot.config.networking.service_entry import ServiceEntry
 from pilot.config.object import Object, ObjectKey, age
 from pilot.config.problem import Problem, Problems, below, warning
+from pilot.config.protocol import parse_protocol
 from pilot.derive import derived
+from pilot.lib.hosts import is_wildcard
 from pilot.mesh.analysis.check import Check, attribute
+from pilot.mesh.analysis.destination import services_named
 from pilot.mesh.analysis.export_to import check_export_to
 from pilot.mesh.analysis.selector import check_selector
 from pilot.mesh.model.service import Registry, ServiceRef
+from pilot.mesh.registry.endpoints import endpoints
 from pilot.mesh.registry.services import service, unmerged_entries
 from pilot.mesh.tables.database import Mesh
 
@@ -29,6 +34,8 @@ def service_entry_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
 
 _MAX_OTHERS = 100
 """Maximum number of ServiceEntries for the hosts of one that are compared with it."""
+_MAX_HOSTS, _MAX_PORTS = 10, 10
+"""Maximum numbers of hosts, and of ports of each, for which the endpoints of a ServiceEntry without any are sought."""
 SERVICE_ENTRIES = Check("ServiceEntry", _keys, service_entry_problems)
 
 
@@ -52,6 +59,36 @@ def _check(db: Mesh, o: Object[ServiceEntry]) -> Problems:
                 f"an older ServiceEntry in the namespace declares {host} with different settings and takes precedence",
             )
     yield from _check_protocols(db, o)
+    yield from _check_endpoints(db, o)
+
+
+def _check_endpoints(db: Mesh, o: Object[ServiceEntry]) -> Problems:
+    """Yield a problem if resolution is STATIC and a host has no endpoints, neither here nor in another object.
+
+    A host that a VirtualService routes needs none, because its requests may have other destinations.
+    """
+    spec = o.spec
+    if spec.resolution != "STATIC" or spec.endpoints or spec.workload_selector is not None:
+        return
+    for host in spec.hosts[:_MAX_HOSTS]:
+        if VIRTUAL_SERVICE.keys(db, "host", host.lower()) or _has_endpoints(db, host):
+            continue
+        protocols = [parse_protocol(port.protocol) for port in spec.ports]
+        effect = f"requests to {host} get 503"
+        if not any(protocol.is_http for protocol in protocols):
+            effect = f"connections to {host} are closed"
+        fix = "NONE to use the addresses that clients ask for" if is_wildcard(host) else "DNS for an external host"
+        text = (
+            f"resolution STATIC needs endpoints, and there are none, so {effect}; list endpoints or set a "
+            f"workloadSelector, or write resolution: {fix}"
+        )
+        yield warning("host-without-endpoints", "resolution", text)
+        return
+
+
+def _has_endpoints(db: Mesh, host: str) -> bool:
+    ports = ((s.ref, port.number) for s in services_named(db, host) for port in s.ports[:_MAX_PORTS])
+    return any(endpoints(db, ref, number) for ref, number in ports)
 
 
 def _check_protocols(db: Mesh, o: Object[ServiceEntry]) -> Problems:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -504,6 +505,27 @@ ROWS = [
         (entry("hosts: [x.com], resolution: DNS", "old", 2), entry("hosts: [x.com], resolution: NONE")),
         (entry("hosts: [x.com], resolution: DNS"),),
     ),
+    Row(
+        "host-without-endpoints",
+        "spec.resolution",
+        (entry("hosts: [x.com], resolution: STATIC"),),
+        (entry("hosts: [x.com], resolution: STATIC, endpoints: [{address: 10.0.0.9}]"),),
+    ),
+    Row(  # another ServiceEntry has endpoints
+        "host-without-endpoints",
+        "spec.resolution",
+        (entry("hosts: [y.com], resolution: STATIC, addresses: [10.9.0.1]"),),
+        (
+            entry("hosts: [x.com], resolution: STATIC"),
+            entry("hosts: [x.com], resolution: STATIC, endpoints: [{address: 10.0.0.9}]", "more", 4),
+        ),
+    ),
+    Row(  # a VirtualService sends the requests elsewhere
+        "host-without-endpoints",
+        "spec.resolution",
+        (entry("hosts: [x.com], resolution: STATIC, location: MESH_INTERNAL"),),
+        (entry("hosts: [x.com], resolution: STATIC"), vs(f"{{hosts: [x.com], {to('api')}}}")),
+    ),
     Row(  # release note 60447
         "protocol-conflict",
         "spec.ports[0].protocol",
@@ -745,6 +767,20 @@ def test_finding_about_a_route_names_the_route(kind: str, spec: str, code: str, 
     assert (problem.object.kind.name, problem.object.name, problem.path) == (kind, "mine", path)
     assert problem.message.endswith(end)
     assert not any(p.object.kind.name == "VirtualService" for p in problems)
+
+
+@pytest.mark.parametrize(
+    ("spec", "texts"),
+    [
+        ("{hosts: [x.com], PORTS: HTTP}", ["so requests to x.com get 503;", "or write resolution: DNS for"]),
+        ("{hosts: [x.com], PORTS: TLS}", ["so connections to x.com are closed;"]),
+        ('{hosts: ["*.x.com"], PORTS: TLS}', ["or write resolution: NONE to"]),
+    ],
+)
+def test_static_service_entry_without_endpoints_says_the_effect_and_the_fix(spec: str, texts: list[str]) -> None:
+    spec = re.sub("PORTS: (.*)}", r"resolution: STATIC, ports: [{name: p, number: 80, protocol: \1}]}", spec)
+    (problem,) = problems_of(world(make("ServiceEntry", "e", spec)))
+    assert all(text in problem.message for text in texts), problem.message
 
 
 def test_missing_gateway_is_named_with_the_namespaces_that_have_it() -> None:

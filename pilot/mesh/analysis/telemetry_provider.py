@@ -48,7 +48,7 @@ PARTS: Mapping[str, TelemetryPart] = {
         "no spans are reported",
     ),
     "metrics": TelemetryPart(
-        lambda spec: spec.metrics, lambda defaults: defaults.metrics, {"prometheus": STATS}, "it receives no metrics"
+        lambda spec: spec.metrics, lambda defaults: defaults.metrics, {"prometheus": STATS}, "it gets no metrics"
     ),
     "accessLogging": TelemetryPart(
         lambda spec: spec.access_logging,
@@ -59,7 +59,7 @@ PARTS: Mapping[str, TelemetryPart] = {
             "envoy_tcp_als": CONNECTION_LOG,
             "envoy_otel_als": OPEN_TELEMETRY_LOG,
         },
-        "it receives no logs",
+        "no logs are sent to it",
     ),
 }
 _WITHOUT: Mapping[str, str] = {STATS: "only Envoy's own statistics count requests"}
@@ -69,18 +69,18 @@ def check_provider(db: Mesh, name: str, part: TelemetryPart) -> Problems:
     """Yield a problem if a provider cannot be used for a part of a Telemetry."""
     provider = telemetry_provider(db, name)
     if isinstance(provider, str):
-        yield warning("provider-not-found", "", f"{provider}: {part.lost}")
+        yield warning("provider-not-found", "", f"{provider}, so {part.lost}")
         return
     settings = next((value for kind in part.kinds if (value := getattr(provider, kind)) is not None), None)
     if settings is None:
         yield warning(
-            "bad-provider", "", f"extension provider {name} does not support this kind of telemetry: {part.lost}"
+            "bad-provider", "", f"extension provider {name} does not support this kind of telemetry, so {part.lost}"
         )
     elif (service := getattr(settings, "service", "")) and provider_port(db, service, settings.port) is None:
         yield warning(
             "service-not-found",
             "",
-            f"extension provider {name}: {service} does not match exactly one service with port {settings.port}: "
+            f"extension provider {name}: {service} does not match exactly one service with port {settings.port}, so "
             f"{part.lost}",
         )
 

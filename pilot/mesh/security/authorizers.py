@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 
@@ -12,6 +13,7 @@ from pilot.config.mesh.extension_provider import (
     ExtensionProvider,
 )
 from pilot.derive import derived
+from pilot.lib.suggestion import closest
 from pilot.mesh.registry.mesh_services import explain_missing, find_service
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
@@ -36,6 +38,8 @@ _CODES = (
 )
 _STATUSES = frozenset(("", *map(str, _CODES)))
 # The name becomes part of policy names, which determine the authorizer that a proxy uses.
+_MAX_LISTED, _MAX_COMPARED = 5, 50
+"""Maximum numbers of providers that a message lists, and whose names are compared with one that does not exist."""
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 
@@ -54,13 +58,21 @@ def authorizer(db: Mesh, name: str) -> Authorizer | str:
     provider = next((p for p in mesh_config(db).extension_providers if p.name == name), None)
     settings = (provider.envoy_ext_authz_http or provider.envoy_ext_authz_grpc) if provider is not None else None
     if provider is None or settings is None:
-        return f"the mesh config has no external authorizer {name}"
+        names = [p.name for p in mesh_config(db).extension_providers if is_authorizer(p)]
+        return f"the mesh config has no external authorizer {name}{list_providers(name, names)}"
     if fault := find_fault(provider):
         return f"extension provider {name}: {fault}"
     ref = find_service(db, settings.service)
     if ref is None:
         return f"extension provider {name}: {explain_missing(db, settings.service)}"
     return Authorizer(ref.hostname, settings.port, provider.envoy_ext_authz_http, provider.envoy_ext_authz_grpc)
+
+
+def list_providers(name: str, names: Sequence[str]) -> str:
+    """Return what a message says after the name of a missing provider: a similar name, and the first that exist."""
+    meant = f"did you mean {similar}? " if (similar := closest(name, names[:_MAX_COMPARED])) else ""
+    listed = f"{', '.join(sorted(names)[:_MAX_LISTED])}{', …' if len(names) > _MAX_LISTED else ''}"
+    return f" ({meant}its extensionProviders: {listed or 'none of this kind'})"
 
 
 def is_authorizer(provider: ExtensionProvider) -> bool:

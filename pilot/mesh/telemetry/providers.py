@@ -8,9 +8,9 @@ from pilot.config.mesh.extension_provider import ExtensionProvider
 from pilot.config.mesh.mesh_config import DefaultProviders
 from pilot.config.validation.extension_provider import find_fault
 from pilot.derive import derived, hub
-from pilot.lib.suggestion import closest
 from pilot.mesh.registry.mesh_services import ProviderPort, find_service
 from pilot.mesh.registry.services import service
+from pilot.mesh.security.authorizers import list_providers
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
 
@@ -46,8 +46,7 @@ def telemetry_provider(db: Mesh, name: str) -> ExtensionProvider | str:
     providers = mesh_config(db).extension_providers
     provider = next((p for p in providers if p.name.lower() == name.lower()), None)
     if provider is None:
-        meant = f" (did you mean {similar}?)" if (similar := closest(name, (p.name for p in providers))) else ""
-        return f"the mesh config has no extension provider {name}{meant}"
+        return f"the mesh config has no extension provider {name}{list_providers(name, [p.name for p in providers])}"
     return f"extension provider {name}: {fault}" if (fault := find_fault(provider)) else provider
 
 

@@ -284,6 +284,8 @@ def _of_files(
     line = f"Checked {_count(checked, 'object')} in {_count(len(texts), 'file')}{context}{others}."
     if mesh_document is not None:
         file_problems = [_placed_provider(p, mesh, mesh_document, mesh_config or "") for p in file_problems]
+    elif around is None:
+        file_problems = [_with_mesh_option(problem) for problem in file_problems]
     all_problems = (*problems, *file_problems, *run_analyzers(analyzers, analyzed))
     return [plain_problem(problem) for problem in all_problems], line
 
@@ -309,6 +311,14 @@ def _mesh(path: str | None) -> tuple[MeshConfig, list[Problem], Document | None]
     mesh, problems = decode_mesh(document.plain)
     placed = [msgspec.structs.replace(p, file=path, line=document.line_of(p.path)) for p in problems]
     return mesh, [_placed_provider(p, mesh, document, path) for p in placed], document
+
+
+def _with_mesh_option(problem: Problem) -> Problem:
+    """Return the problem of a missing extension provider with the option that names the mesh config."""
+    if problem.code != "provider-not-found":
+        return problem
+    hint = "this is the default mesh config; --meshConfigFile FILE names that of the mesh"
+    return msgspec.structs.replace(problem, message=f"{problem.message}; {hint}")
 
 
 def _placed_provider(problem: Problem, mesh: MeshConfig, document: Document, file: str) -> Problem:

@@ -147,6 +147,28 @@ def test_a_template_in_the_cluster_counts_as_a_workload() -> None:
     assert [p.code for p in problems] == ["selector-without-workloads"]
 
 
+PROVIDERS = """
+apiVersion: telemetry.istio.io/v1
+kind: Telemetry
+metadata: {name: t, namespace: shop}
+spec: {accessLogging: [{providers: [{name: envoyy}]}]}
+---
+apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: a, namespace: shop}
+spec: {action: CUSTOM, provider: {name: oauth}, rules: [{}]}
+"""
+
+
+def test_a_missing_provider_is_reported_with_those_that_exist_and_the_effect() -> None:
+    assert findings(PROVIDERS) == [
+        "warning provider-not-found: spec.accessLogging[0].providers[0].name: the mesh config has no extension provider "
+        "envoyy (did you mean envoy? its extensionProviders: envoy, prometheus, stackdriver), so no logs are sent to it",
+        "warning provider-not-found: spec.provider.name: the mesh config has no external authorizer oauth "
+        "(its extensionProviders: none of this kind); everything that this policy matches is denied",
+    ]
+
+
 # -- names of ports
 
 NAMED = CART.replace("targetPort: 8080", "targetPort: http")

@@ -135,3 +135,16 @@ def test_validate_reports_each_file(run: Run) -> None:
 
 def test_validate_accepts_a_valid_file(run: Run) -> None:
     assert run("validate", "-f", "a.yaml", a=SERVICE, status=0) == ('"a.yaml" is valid\n', "")
+
+
+def test_missing_provider_names_the_option_for_the_mesh_config(run: Run) -> None:
+    telemetry = (
+        "apiVersion: telemetry.istio.io/v1\nkind: Telemetry\nmetadata: {name: t, namespace: shop}\n"
+        "spec: {tracing: [{providers: [{name: otel}]}]}\n"
+    )
+    option = "--meshConfigFile FILE names that of the mesh"
+    assert option in run("analyze", "a.yaml", a=telemetry, status=0)[0]
+    mesh = "extensionProviders: [{name: zip, zipkin: {service: z, port: 1}}]\n"
+    text = run("analyze", "a.yaml", "--meshConfigFile", "mesh.yaml", mesh=mesh, status=0)[0]
+    assert "zip" in text
+    assert option not in text

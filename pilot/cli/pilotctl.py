@@ -84,6 +84,10 @@ SECTIONS = (
 
 
 _NO_INJECTOR = "use pilotctl check-inject and pilotctl tag list"
+_ADDRESS = "pilotctl reads the monitoring port: --address HOST:15014"
+_NO_TLS = "pilotctl uses no TLS: it reads the monitoring port, which --address HOST:15014 names if there is no cluster"
+_PODS = "pilotctl finds the replicas in the cluster: -i NAMESPACE and --revision NAME select them"
+_NO_LOG = "pilotctl writes no log; pilotctl admin log --level SCOPE:LEVEL sets the levels of the control plane"
 _DIRECTORIES = "directories are always read recursively"
 HINTS = {
     "experimental": "commands of istioctl experimental are top-level commands here: pilotctl --help lists them",
@@ -94,7 +98,21 @@ HINTS = {
     "injector": _NO_INJECTOR,
     "--recursive": _DIRECTORIES,
     "-R": _DIRECTORIES,
+    "--xds-address": _ADDRESS,
+    "--xds-label": _PODS,
+    "--xds-port": f"{_PODS}, and their port is known",
+    "--xds-via-agents": _ADDRESS,
+    "--authority": _NO_TLS,
+    "--cert-dir": _NO_TLS,
+    "--insecure": _NO_TLS,
+    "--plaintext": _NO_TLS,
+    "--timeout": "pilotctl --kubeclient-timeout DURATION COMMAND sets the timeout of requests to API servers",
+    "--kubeclient-timeout": "it precedes the command: pilotctl --kubeclient-timeout DURATION COMMAND",
+    "--vklog": _NO_LOG,
+    "--log_output_level": _NO_LOG,
+    "-r": "use --revision NAME",
     "--profile": "use --set profile=NAME",
+    "history ARGUMENT": "pilotctl rollout status KIND/NAME -n NAMESPACE shows the delivery of one object",
 }
 """Hints for commands and options of istioctl and kubectl."""
 

@@ -43,7 +43,8 @@ class AliasGroup(click.Group):
     """A group that also accepts other names of its commands, as in istioctl. `aliases` maps them to names.
 
     `hints` are messages for commands and options that do not exist. "{arguments}" in a message about a command stands
-    for the arguments that follow it. "COMMAND OPTION" is an option that one command of the group lacks.
+    for the arguments that follow it. "COMMAND OPTION" is an option that one command of the group lacks
+    or requires, and "COMMAND ARGUMENT" stands for arguments that it does not take.
     """
 
     def __init__(
@@ -140,7 +141,7 @@ class LazyGroup(AliasGroup):
                 raise
             raise click.UsageError(f"No such option '{error.option_name}'; {hint}", error.ctx) from error
         except click.MissingParameter as error:
-            hint = _file_hint(error)
+            hint = _file_hint(error) or _command_hint(error.ctx, _longest_name(error.param))
             if not hint:
                 raise
             raise click.UsageError(f"{error.format_message().removesuffix('.')}; {hint}", error.ctx) from error
@@ -152,7 +153,8 @@ class LazyGroup(AliasGroup):
         except click.UsageError as error:
             if not error.message.startswith(_EXTRA) or error.ctx is None:
                 raise
-            raise click.UsageError(f"{error.message}; {_describe_arguments(error.ctx)}", error.ctx) from error
+            parts = error.message, _describe_arguments(error.ctx), _command_hint(error.ctx, "ARGUMENT")
+            raise click.UsageError("; ".join(filter(None, parts)), error.ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands and their aliases, grouped under the titles of their sections."""
@@ -169,8 +171,12 @@ class LazyGroup(AliasGroup):
         return command.get_short_help_str(limit=100) if command else ""
 
 
+def _longest_name(parameter: click.Parameter | None) -> str:
+    return max(parameter.opts, key=len) if parameter is not None else ""
+
+
 def _command_hint(ctx: click.Context | None, option: str) -> str:
-    """Return the hint of a group for an option that one of its commands lacks, or "" if there is none."""
+    """Return the hint of a group for an option that one of its commands lacks or requires, or "" if there is none."""
     group = ctx.parent.command if ctx is not None and ctx.parent is not None else None
     return group.hints.get(f"{ctx.command.name} {option}", "") if ctx and isinstance(group, AliasGroup) else ""
 

@@ -206,6 +206,71 @@ MISTAKES = [
         "cannot read https://example.com/vs.yaml: it is a URL; download it first, for example with curl -O https://example.com/vs.yaml",
     ),
     (
+        "pilotctl proxy-status --xds-address localhost:15010",
+        2,
+        "No such option '--xds-address'; pilotctl reads the monitoring port: --address HOST:15014",
+    ),
+    (
+        "pilotctl --xds-address localhost:15010 version",
+        2,
+        "No such option '--xds-address'; pilotctl reads the monitoring port: --address HOST:15014",
+    ),
+    (
+        "pilotctl version --xds-label a=b",
+        2,
+        "No such option '--xds-label'; pilotctl finds the replicas in the cluster: -i NAMESPACE and --revision NAME select them",
+    ),
+    (
+        "pilotctl version --plaintext",
+        2,
+        "No such option '--plaintext'; pilotctl uses no TLS: it reads the monitoring port, which --address HOST:15014 names if there is no cluster",
+    ),
+    (
+        "pilotctl version --vklog 3",
+        2,
+        "No such option '--vklog'; pilotctl writes no log; pilotctl admin log --level SCOPE:LEVEL sets the levels of the control plane",
+    ),
+    (
+        "pilotctl version --timeout 5s",
+        2,
+        "No such option '--timeout'; pilotctl --kubeclient-timeout DURATION COMMAND sets the timeout of requests to API servers",
+    ),
+    (
+        "pilotctl version -r canary",
+        2,
+        "No such option '-r'; use --revision NAME",
+    ),
+    (
+        "pilotctl dashboard controlz",
+        1,
+        "dashboards forward Pods of a cluster, and there is no kubeconfig (--kubeconfig, KUBECONFIG); for a control plane on this machine, open http://127.0.0.1:9876",
+    ),
+    (
+        "pilotctl dashboard istiod-debug",
+        1,
+        "dashboards forward Pods of a cluster, and there is no kubeconfig (--kubeconfig, KUBECONFIG); for a control plane on this machine, open http://127.0.0.1:15014/debug",
+    ),
+    (
+        "pilotctl dashboard envoy tea.shop",
+        1,
+        "dashboards forward Pods of a cluster, and there is no kubeconfig (--kubeconfig, KUBECONFIG); for a proxy on this machine, open http://127.0.0.1:15000",
+    ),
+    (
+        "pilotctl dashboard grafana",
+        1,
+        "dashboards forward Pods of a cluster, and there is no kubeconfig (--kubeconfig, KUBECONFIG)",
+    ),
+    (
+        "pilotctl tag set prod",
+        2,
+        "Missing option '-r' / '--revision'; as in --revision 1-24-1; kubectl get deployment -n istio-system -l app=istiod -L istio.io/rev lists the revisions, and pilotctl tag list the tags",
+    ),
+    (
+        "pilotctl history virtualservice/reviews",
+        2,
+        "Got unexpected extra argument (virtualservice/reviews); pilotctl history takes no arguments; -n NAMESPACE sets the namespace; pilotctl rollout status KIND/NAME -n NAMESPACE shows the delivery of one object",
+    ),
+    (
         "pilotctl analyze --recursive vs.yaml",
         2,
         "No such option '--recursive'; directories are always read recursively",

@@ -20,6 +20,7 @@ CONTROLZ = f"http://127.0.0.1:{CONTROLZ_PORT}"
 _TIMEOUT = 30.0
 _HINT = "--controlz sets its address"
 _FIELDS = ("name", "description", "output_level", "stack_trace_level")
+_OPTIONS = {"output_level": "--level", "stack_trace_level": "--stack-trace-level"}
 _HEAD = ("ACTIVE SCOPE", "DESCRIPTION", "LOG LEVEL", "STACK TRACE LEVEL")
 
 
@@ -58,7 +59,7 @@ def log(level: str, stack_trace_level: str, reset: bool, controlz: str) -> Comma
     if reset:
         for state in site.scopes():
             site.change(state["name"], {"output_level": "info", "stack_trace_level": "none"})
-    for field, levels in (("output_level", level), ("stack_trace_level", stack_trace_level)):
+    for field, levels in zip(_OPTIONS, (level, stack_trace_level), strict=True):
         for part in filter(None, (part.strip() for part in levels.split(","))):
             name, _, new_level = part.rpartition(":")
             for scope in (name,) if name else [state["name"] for state in site.scopes()]:
@@ -111,6 +112,8 @@ class _Site:
             text = response.text.strip()
             if text == "404 page not found":
                 raise CommandError(f"{self._address} is not ControlZ: it has no log scopes; {_HINT}")
+            for field, option in _OPTIONS.items():
+                text = f"{option}:{text.removeprefix(f'{field}:')}" if text.startswith(f"{field}:") else text
             raise CommandError(
                 text
                 if fields is not None and text and "<" not in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import webbrowser
 from typing import NamedTuple
@@ -9,7 +10,7 @@ from typing import NamedTuple
 import click
 
 from pilot.cli.ctl.client import CommandError
-from pilot.cli.ctl.cluster import Cluster, with_cluster
+from pilot.cli.ctl.cluster import Cluster, has_kubeconfig, remembered, with_cluster
 from pilot.cli.ctl.connection import SYSTEM
 from pilot.cli.ctl.envoy import ADMIN_PORT
 from pilot.cli.ctl.forwarding import find_pods, forward
@@ -50,6 +51,9 @@ def dashboard(cluster: Cluster, site: str, pod: str | None, system: str, selecto
     Each running Pod of SITE, such as each replica of istiod, has an address of its own. `dashboard envoy POD.NAMESPACE`
     forwards the admin interface of a proxy.
     """
+    ctx = click.get_current_context()
+    if not (remembered(ctx, "kubeconfig") or has_kubeconfig() or "KUBERNETES_SERVICE_HOST" in os.environ):
+        raise CommandError(f"dashboards forward Pods of a cluster, and there is no kubeconfig{_local_hint(site)}")
     if site in PROXIES:
         name, _, namespace = (pod or "").partition(".")
         if not name:
@@ -60,13 +64,24 @@ def dashboard(cluster: Cluster, site: str, pod: str | None, system: str, selecto
         pods = [(system, str(plain["metadata"]["name"])) for plain in find_pods(cluster, system, selector or labels)]
         if not pods:
             raise CommandError(f"no running Pod in the namespace {system} has the labels {selector or labels}")
-    forwarding = forward(click.get_current_context(), cluster)
+    forwarding = forward(ctx, cluster)
     addresses = [f"http://127.0.0.1:{forwarding.open(*key, port).port}{path}" for key in pods]
     for (namespace, name), address in zip(pods, addresses, strict=True):
         click.echo(f"{address}   {name}.{namespace}")
     if browser:
         webbrowser.open(addresses[0])
     wait()
+
+
+def _local_hint(site: str) -> str:
+    """Return the fix without a kubeconfig: its options, and the address of a component that may run on this machine."""
+    options = " (--kubeconfig, KUBECONFIG)"
+    if site in PROXIES:
+        return f"{options}; for a proxy on this machine, open http://127.0.0.1:{ADMIN_PORT}"
+    labels, port, path = SITES[site]
+    if labels != SITES["istiod"].selector:
+        return options
+    return f"{options}; for a control plane on this machine, open http://127.0.0.1:{port}{path}"
 
 
 def wait() -> None:

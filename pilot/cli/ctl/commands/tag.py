@@ -30,7 +30,15 @@ from pilot.kube.object_client import ObjectClient
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-@click.group(cls=AliasGroup)
+_REVISIONS = (
+    "as in --revision 1-24-1; kubectl get deployment -n istio-system -l app=istiod -L istio.io/rev lists the "
+    "revisions, and pilotctl tag list the tags"
+)
+HINTS = {f"{command} --revision": _REVISIONS for command in ("set", "generate")}
+"""Hints for commands without the revision of a tag."""
+
+
+@click.group(cls=AliasGroup, hints=HINTS)
 def tag() -> None:
     """Manage revision tags: aliases for revisions that namespace labels can refer to."""
 

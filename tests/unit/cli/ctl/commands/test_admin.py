@@ -50,7 +50,9 @@ async def test_levels_are_changed_and_reset() -> None:
     assert {s["output_level"] for s in everywhere} == {"warn"}
 
 
-@pytest.mark.parametrize(("level", "text"), [("nothere:debug", "nothere"), ("ads:loud", "is not a log level")])
+@pytest.mark.parametrize(
+    ("level", "text"), [("nothere:debug", "nothere"), ("ads:loud", "Error: --level: 'loud' is not a log level")]
+)
 async def test_unknown_scope_or_level_is_rejected(level: str, text: str) -> None:
     result = await run("--level", level)
     assert result.exit_code == 1

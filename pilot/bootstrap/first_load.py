@@ -14,14 +14,16 @@ from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.problem import Problem, Severity
 from pilot.ingest.batch import Batch, Clock, Timer
 from pilot.ingest.files.file_source import FileSource
-from pilot.ingest.files.mesh_files import MeshFiles
+from pilot.ingest.files.mesh_files import UNREADABLE, MeshFiles
 from pilot.ingest.mesh_config import MESH, NETWORKS, WRONG_DOCUMENT
 from pilot.lib.logging.log import scope
+from pilot.lib.similar_path import suggest_path
 from pilot.lib.start_error import StartError
 from pilot.mesh.tables.database import MESH_CONFIG
 
 _log = scope("default")
 _TITLES = {MESH: "mesh config", NETWORKS: "mesh networks"}
+_FLAGS = {MESH: "--meshConfig", NETWORKS: "--networksConfig"}
 LISTED = 5
 """Maximum number of errors that the message about an invalid mesh config lists."""
 GC_THRESHOLDS = (10_000, 500, 100)
@@ -35,6 +37,8 @@ million allocations, because nearly all of them stay alive.
 def refuse_invalid_mesh(problems: Iterable[Problem]) -> None:
     """Raise StartError if the mesh config or the mesh networks are invalid or missing."""
     errors = [p for p in problems if p.object in (MESH, NETWORKS) and p.severity is Severity.ERROR]
+    if errors and all(p.code == UNREADABLE for p in errors):
+        raise StartError("; ".join(f"{_FLAGS[p.object]}: {_describe(p)}" for p in errors))
     if errors:
         more = f" and {len(errors) - LISTED} more errors" if len(errors) > LISTED else ""
         message = (
@@ -96,7 +100,10 @@ class FirstLoad:
                 await self._api_servers.stop()
             if not isinstance(error, OSError):
                 raise
-            hint = "; name the folder of the file" if isinstance(error, NotADirectoryError) else ""
+            if isinstance(error, NotADirectoryError):
+                hint = "; name the folder of the file"
+            else:
+                hint = suggest_path(error.filename or "")
             raise StartError(f"--configDir: {error.filename}: {error.strerror or error}{hint}") from error
         finally:
             gc.enable()

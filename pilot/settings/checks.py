@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pilot.lib.suggestion import did_you_mean
 
 Check = Callable[[str], None]
+_ISSUERS = "istiod", "none", "custom"
 
 
 def one_of(*values: str) -> Check:
@@ -18,6 +19,13 @@ def one_of(*values: str) -> Check:
             raise ValueError(f"{text!r} is not one of {', '.join(values)}{did_you_mean(text, values)}")
 
     return check
+
+
+def certificate_issuer(text: str) -> None:
+    """Check that a text names an issuer of the secure port's certificate."""
+    if text not in _ISSUERS and not text.startswith("k8s.io/"):
+        values = f"{', '.join(_ISSUERS)} or k8s.io/SIGNER"
+        raise ValueError(f"{text!r} is none of {values}{did_you_mean(text, _ISSUERS)}")
 
 
 def url(text: str) -> None:

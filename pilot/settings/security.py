@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 
 from pilot.lib.duration import Duration, parse_duration
+from pilot.settings.checks import certificate_issuer
 from pilot.settings.declaration import setting
 
 
@@ -32,6 +33,7 @@ class SecurePortSettings:
         "which replaces the built-in authority and requires EXTERNAL_CA. none: no issuer; TLS is disabled unless "
         "certificate files are configured.",
         env="PILOT_CERT_PROVIDER",
+        check=certificate_issuer,
     )
     custom_hosts: tuple[str, ...] = setting(
         (), "Additional DNS names in the secure port's certificate.", env="ISTIOD_CUSTOM_HOST"

@@ -13,6 +13,7 @@ import click
 
 from pilot.cli.ctl.client import CommandError
 from pilot.ingest.files.folder import SUFFIXES, is_configuration, is_hidden, why_unusable
+from pilot.lib.similar_path import suggest_path
 from pilot.lib.text import printable_path
 
 STANDARD_INPUT = "-"
@@ -78,4 +79,4 @@ def read_file(path: str) -> bytes:
     except OSError as error:
         is_url = path.startswith(("https://", "http://"))
         reason = f"it is a URL; download it first, for example with curl -O {path}" if is_url else error.strerror
-        raise CommandError(f"cannot read {path}: {reason or error}") from error
+        raise CommandError(f"cannot read {path}: {reason or error}{suggest_path(path)}") from error

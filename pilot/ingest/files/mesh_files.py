@@ -25,10 +25,13 @@ from pilot.ingest.files.watch import Watch
 from pilot.ingest.mesh_config import MESH, NETWORKS, decode_mesh_config, decode_mesh_networks
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.logging.log import scope
+from pilot.lib.similar_path import suggest_path
 from pilot.lib.text import printable_path
 from pilot.mesh.tables.database import MESH_CONFIG
 
 _log = scope("config")
+UNREADABLE = "unreadable-file"
+"""Code of the problem of a file that cannot be read."""
 RETRY = 2.0
 """Seconds between attempts to read an unreadable file."""
 Decode = Callable[[Any], tuple[Any, list[Problem]]]
@@ -140,8 +143,10 @@ class _MeshFile:
     def _fail(self, fault: OSError | TooLarge, first: bool) -> None:
         """Report an unreadable file. Its last valid version, if any, stays in force."""
         self._failed = True
-        code = "file-too-large" if isinstance(fault, TooLarge) else "unreadable-file"
+        code = "file-too-large" if isinstance(fault, TooLarge) else UNREADABLE
         reason = (isinstance(fault, OSError) and fault.strerror) or str(fault)
+        if first and isinstance(fault, FileNotFoundError):
+            reason += suggest_path(self._path)
         self._report(
             [Problem(code=code, message=reason if first else f"{reason}; the last valid version stays in force")]
         )

@@ -354,6 +354,7 @@ MISTAKES = [
         1,
         "--level 'loud': invalid level 'loud'; valid levels are trace, debug, info, warning, error, critical, off",
     ),
+    ("pilotctl analyze vs.yml", 1, "cannot read vs.yml: No such file or directory; did you mean vs.yaml?"),
     ("pilotctl analyze nowhere.yaml", 1, "cannot read nowhere.yaml: No such file or directory"),
     ("pilotctl analyze empty.yaml", 1, "nothing was checked: empty.yaml is empty"),
     (

@@ -57,6 +57,10 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     ("overrides", "text"),
     [
         ({"configDir": "/nowhere/at/all"}, "--configDir: /nowhere/at/all: No such file or directory"),
+        ({"configDir": "confg"}, "/confg: No such file or directory; did you mean config?"),
+        ({"configDir": "confg/"}, "/confg: No such file or directory; did you mean config?"),
+        ({"meshConfig": "mesh.yml"}, "/mesh.yml: No such file or directory; did you mean mesh.yaml?\n"),
+        ({"meshConfig": "mesh.yml"}, "Error: --meshConfig: /"),
         ({"configDir": ""}, "--configDir is required"),
         ({"registries": "Mock"}, "--registries: unknown registry 'Mock', expected Kubernetes"),
         ({"grpcAddr": "15010"}, "invalid argument for --grpcAddr: '15010' is not host:port or :port"),
@@ -70,8 +74,15 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_start_errors(
-    overrides: dict[str, str], text: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+    overrides: dict[str, str],
+    text: str,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config").mkdir()
+    (tmp_path / "mesh.yaml").touch()
     assert main(["discovery", *flags(tmp_path, **overrides)]) == 1
     assert text in capsys.readouterr().err
 

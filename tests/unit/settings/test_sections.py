@@ -84,6 +84,7 @@ CHECKED = {
     "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318",
     "PILOT_IP_AUTOALLOCATE_IPV4_PREFIX": "10.1.0.0/16",
     "PILOT_IP_AUTOALLOCATE_IPV6_PREFIX": "fd00::/64",
+    "PILOT_CERT_PROVIDER": "none",
     "PILOT_JWT_ENABLE_REMOTE_JWKS": "envoy",
 }
 """Values of settings with a check."""
@@ -141,6 +142,11 @@ def test_flag_sets_only_its_field() -> None:
     [
         ("PILOT_HTTP10", "yes", "'yes' is not a boolean: use true or false"),
         ("PILOT_DEBOUNCE_AFTER", "soon", "invalid duration 'soon': units are h, m, s and ms"),
+        (
+            "PILOT_CERT_PROVIDER",
+            "isttiod",
+            "'isttiod' is none of istiod, none, custom or k8s.io/SIGNER; did you mean istiod?",
+        ),
         ("DEFAULT_WORKLOAD_CERT_TTL", "7d", "invalid duration '7d': units are h, m, s and ms; write 168h"),
         (
             "PILOT_JWT_ENABLE_REMOTE_JWKS",

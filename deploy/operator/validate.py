@@ -50,15 +50,18 @@ def validate_operator(operator: Plain, origin: InputOrigin) -> list[Problem]:
     ]
 
 
+def revision_fault(revision: str) -> str:
+    """Return why a revision is invalid, or "" if it is valid."""
+    if _LABEL.fullmatch(revision):
+        return ""
+    text = f"invalid revision {revision}: expected a DNS label of lower-case letters, digits and hyphens"
+    return text + _similar_label(revision)
+
+
 def _names(spec: Plain) -> Iterator[Problem]:
     revision, hub, tag = spec.get("revision"), spec.get("hub"), spec.get("tag")
-    if revision and not _LABEL.fullmatch(revision):
-        yield error(
-            "bad-revision",
-            "spec.revision",
-            f"invalid revision {revision}: expected a DNS label of lower-case letters, digits and hyphens"
-            f"{_similar_label(revision)}",
-        )
+    if revision and (fault := revision_fault(revision)):
+        yield error("bad-revision", "spec.revision", fault)
     if hub and not _HUB.fullmatch(hub):
         yield error("bad-hub", "spec.hub", f"invalid hub {hub}: expected a registry with an optional path")
     if tag is not None and tag != "" and not _TAG.fullmatch(str(tag)):

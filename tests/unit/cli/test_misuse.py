@@ -1143,12 +1143,12 @@ MISTAKES = [
     (
         "pilotctl install --revision 1.24 -c nowhere",
         1,
-        "spec.revision: invalid revision 1.24: expected a DNS label of lower-case letters, digits and hyphens, such as 1-24",
+        "--revision: invalid revision 1.24: expected a DNS label of lower-case letters, digits and hyphens, such as 1-24",
     ),
     (
         "pilotctl upgrade --revision Canary_1 -c nowhere",
         1,
-        "spec.revision: invalid revision Canary_1: expected a DNS label of lower-case letters, digits and hyphens, such as canary-1",
+        "--revision: invalid revision Canary_1: expected a DNS label of lower-case letters, digits and hyphens, such as canary-1",
     ),
     (
         "pilotctl explain 'outbound|80||cart.shop.svc.cluster.local' web.shop",

@@ -15,6 +15,7 @@ from deploy.operator.components import COMPONENTS
 from deploy.operator.errors import SettingsError
 from deploy.operator.inputs import UserSettings, profile_names, user_settings
 from deploy.operator.manifest import Installation, manifest_text, render_installation, resolve_operator
+from deploy.operator.validate import revision_fault
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, with_cluster
 from pilot.cli.ctl.command import AliasGroup
@@ -66,6 +67,8 @@ def operator_options(function: Function) -> Function:
 
 def read_settings(files: tuple[str, ...], assignments: tuple[str, ...], package: str, revision: str) -> UserSettings:
     """Return the IstioOperator that files and flags describe. Raise CommandError if a file or flag is invalid."""
+    if revision and (fault := revision_fault(revision)):
+        raise CommandError(f"--revision: {fault}")
     more = [f"installPackagePath={package}"] if package else []
     more += [f"revision={revision}"] if revision and revision != "default" else []
     try:

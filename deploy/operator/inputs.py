@@ -101,11 +101,14 @@ def _refuse_list(assignment: str) -> None:
         raise SettingsError(f"--set takes one setting: use {' '.join(f'--set {shlex.quote(part)}' for part in parts)}")
 
 
-def read_profile(name: str, folder: Traversable | None = None) -> Plain:
-    """Return a profile merged over the default profile. Raises SettingsError if it does not exist."""
+def read_profile(name: str, folder: Traversable | None = None, place: str = "") -> Plain:
+    """Return a profile merged over the default profile. Raises SettingsError if it does not exist.
+
+    `place` precedes the message: it is the place of the setting, as `InputOrigin.place` returns it.
+    """
     profiles = _profiles(folder)
     default = _profile(profiles, DEFAULT_PROFILE)
-    return default if name == DEFAULT_PROFILE else deep_merge(default, _profile(profiles, name))
+    return default if name == DEFAULT_PROFILE else deep_merge(default, _profile(profiles, name, place))
 
 
 def profile_names(folder: Traversable | None = None) -> list[str]:
@@ -125,16 +128,18 @@ def _names(profiles: Traversable) -> list[str]:
     return sorted(entry.name.removesuffix(".yaml") for entry in profiles.iterdir() if entry.name.endswith(".yaml"))
 
 
-def _profile(profiles: Traversable, name: str) -> Plain:
+def _profile(profiles: Traversable, name: str, place: str = "") -> Plain:
     file = profiles / f"{name}.yaml"
     if "/" in name or not file.is_file():
         names = _names(profiles)
         suggestion = did_you_mean(name, names)
-        raise SettingsError(f"spec.profile: unknown profile {name}{suggestion}; available: {', '.join(names)}")
+        raise SettingsError(f"{place}spec.profile: unknown profile {name}{suggestion}; available: {', '.join(names)}")
     return read_operator(file.read_text("utf-8"), f"{name}.yaml")
 
 
-def merge_inputs(user: Plain, folder: Traversable | None = None, platform: str = "") -> Plain:
+def merge_inputs(
+    user: Plain, folder: Traversable | None = None, platform: str = "", origin: InputOrigin = InputOrigin()
+) -> Plain:
     """Return an IstioOperator merged over its profile. Its values contain all settings of both.
 
     `platform` is the detected platform of the cluster, or "". The user's setting takes precedence over it. As in
@@ -146,7 +151,9 @@ def merge_inputs(user: Plain, folder: Traversable | None = None, platform: str =
     if not isinstance(profile, str):
         raise SettingsError(f"spec.profile: expected the name of a profile, got {profile}")
     operator = _with_gateway_names(
-        deep_merge(deep_merge(read_profile(profile, folder), _platform_layer(platform)), user)
+        deep_merge(
+            deep_merge(read_profile(profile, folder, origin.place("spec.profile")), _platform_layer(platform)), user
+        )
     )
     if (
         platform == "gke"

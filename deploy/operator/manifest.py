@@ -96,7 +96,7 @@ def resolve_operator(
 
     Raises SettingsError if it is invalid.
     """
-    operator = merge_inputs(user, folder or package_folder(user), platform)
+    operator = merge_inputs(user, folder or package_folder(user), platform, origin)
     _validate(operator, warn, force, origin)
     return with_unvalidated_values(operator)
 

@@ -57,6 +57,7 @@ FILES = {
     "values.yaml": "pilot: {autoscaleMin: 2}\nglobal: {hub: x}\n",
     "sizes.yaml": "kind: IstioOperator\nspec: {components: {pilot: {k8s: {hpaSpec: {minReplicas: 5, maxReplicas: 2}, service: {type: LoadBalancr}}}}}\n",
     "operater.yaml": "apiVersion: install.istio.io/v1alpha1\nkind: IstioOperater\n",
+    "profile.yaml": "apiVersion: install.istio.io/v1alpha1\nkind: IstioOperator\nspec:\n  profile: demoo\n",
     "operator2.yaml": "apiVersion: install.istio.io/v1\nkind: IstioOperator\n",
     "gateways.yaml": "kind: IstioOperator\nspec:\n  components:\n    ingressGateways:\n      name: edge\n      enabled: true\n",
     "request.yaml": "kind: IstioOperator\nspec:\n  components:\n    pilot:\n      k8s:\n        resources:\n          request: {cpu: 1}\n",
@@ -1139,6 +1140,11 @@ MISTAKES = [
         "pilotctl manifest generate --set profile=demoo --cluster-specific -c nowhere",
         1,
         "spec.profile: unknown profile demoo; did you mean demo?; available: ambient, default, demo, empty, minimal, openshift, openshift-ambient, preview, remote, stable",
+    ),
+    (
+        "pilotctl manifest generate -f profile.yaml",
+        1,
+        "profile.yaml:4: spec.profile: unknown profile demoo; did you mean demo?; available: ambient, default, demo, empty, minimal, openshift, openshift-ambient, preview, remote, stable",
     ),
     (
         "pilotctl install --revision 1.24 -c nowhere",

@@ -59,7 +59,7 @@ def dump(name: str | None, path: str, force: bool, **where: Any) -> None:
     assignments = (*(() if name is None else (f"profile={name}",)), *where.pop("assignments"))
     settings = read_settings(assignments=assignments, **where)
     try:
-        merged = merge_inputs(settings.plain, installation_folder(where["package"]))
+        merged = merge_inputs(settings.plain, installation_folder(where["package"]), origin=settings.origin)
     except SettingsError as error:
         raise CommandError(str(error)) from error
     value = value_at(merged, f"spec.{path}") if path else merged

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import msgspec
 
@@ -33,8 +33,8 @@ class RejectionReason(enum.StrEnum):
 class ListenerAttachment(msgspec.Struct, frozen=True):
     """A parent reference of a route, resolved to one listener or to the mesh.
 
-    `target` is the referenced object. `sibling_hostnames` are the hostnames of other listeners with the same port and
-    protocol. A sibling receives the requests that its hostname matches more specifically.
+    `target` is the referenced object. `sibling_hostnames` are the hostnames of all listeners with the same port and
+    protocol, including this one. A sibling receives the requests that its hostname matches more specifically.
     """
 
     ref: ParentReference
@@ -57,7 +57,9 @@ class ListenerAttachment(msgspec.Struct, frozen=True):
         if hostname and not matches(host, hostname):
             return False
         return not any(
-            len(rival) >= len(hostname) and subset_of(host, rival) for rival in self.sibling_hostnames if rival
+            len(rival) >= len(hostname) and subset_of(host, rival)
+            for rival in self.sibling_hostnames
+            if rival and rival != hostname
         )
 
 
@@ -71,34 +73,57 @@ def attachments(db: Mesh, route: RouteKey) -> tuple[ListenerAttachment, ...]:
     if binding is None:
         return ()
     by_reference: list[tuple[str, ListenerAttachment]] = []
+    suggests = len(binding.parent_refs) <= _MAX_SUGGESTED
     for ref in binding.parent_refs:
         kind = GroupKind(ref.group, ref.kind)
         if kind in PARENTS:
             target = ObjectKey(ref.namespace or route.namespace, ref.name)
             text = f"{ref.group}/{ref.kind}/{ref.name}/{ref.section_name or ''}/{ref.port or 0}.{target.namespace}"
             by_reference += (
-                (text, attachment) for attachment in _attach(db, route, ref, kind, target, binding.hostnames)
+                (text, attachment) for attachment in _attach(db, route, ref, kind, target, binding.hostnames, suggests)
             )
     return tuple(attachment for _, attachment in sorted(by_reference, key=lambda pair: pair[0]))
 
 
+@derived
+def _hostnames(db: Mesh, owner: OwnerKey) -> dict[tuple[int, str], tuple[str, ...]]:
+    """Return the hostnames of the listeners of a parent by port and protocol."""
+    names: dict[tuple[int, str], set[str]] = {}
+    for parent in parents_of(db, owner):
+        names.setdefault((parent.port, parent.protocol), set()).add(parent.hostname)
+    return {place: tuple(sorted(hosts)) for place, hosts in names.items()}
+
+
+_MAX_SUGGESTED, _MAX_SECTIONS = 10, 20
+"""Maximum numbers of parent references of a route for which messages suggest a listener, and of listeners whose names
+are compared, which takes time."""
+
+
 def _attach(
-    db: Mesh, route: RouteKey, ref: ParentReference, kind: GroupKind, target: ObjectKey, hostnames: tuple[str, ...]
+    db: Mesh,
+    route: RouteKey,
+    ref: ParentReference,
+    kind: GroupKind,
+    target: ObjectKey,
+    hostnames: tuple[str, ...],
+    suggests: bool,
 ) -> Iterable[ListenerAttachment]:
     if kind in (SERVICE.id, SERVICE_ENTRY.id):
         yield ListenerAttachment(ref, kind, target, MESH_PARENT, _absent(db, kind, target))
         return
-    parents = parents_of(db, OwnerKey(kind, target))
+    owner = OwnerKey(kind, target)
+    parents, siblings = parents_of(db, owner), _hostnames(db, owner)
     sections = [parent.section for parent in parents] if ref.section_name else []
+    is_misnamed = ref.section_name is not None and ref.section_name not in sections
+    hint = choices(ref.section_name or "", sections[:_MAX_SECTIONS]) if is_misnamed and suggests else ""
     for parent in parents:
-        others = (
-            other
-            for other in parents
-            if other is not parent and (other.port, other.protocol) == (parent.port, parent.protocol)
-        )
-        sibling_hostnames = tuple(sorted({other.hostname for other in others} - {parent.hostname}))
         yield ListenerAttachment(
-            ref, kind, target, parent, find_rejection(parent, route, ref, hostnames, sections), sibling_hostnames
+            ref,
+            kind,
+            target,
+            parent,
+            find_rejection(parent, route, ref, hostnames, hint),
+            siblings[parent.port, parent.protocol],
         )
 
 
@@ -118,17 +143,16 @@ _PROTOCOLS = {"TLSRoute": ("TLS",), "TCPRoute": ("TCP", "TLS"), "UDPRoute": ("UD
 
 
 def find_rejection(
-    parent: Parent, route: RouteKey, ref: ParentReference, hostnames: tuple[str, ...], sections: Sequence[str]
+    parent: Parent, route: RouteKey, ref: ParentReference, hostnames: tuple[str, ...], hint: str
 ) -> Fault | None:
     """Return the reason why a listener rejects a route, or None if it accepts it.
 
-    `sections` are the names of all listeners of the parent.
+    `hint` is appended to the reason if no listener has the name in the reference.
     """
     if ref.port and ref.port != parent.port:
         return Fault(RejectionReason.NO_PARENT, f"port {ref.port} not found")
     if ref.section_name and ref.section_name != parent.section:
-        text = f'sectionName "{ref.section_name}" not found{choices(ref.section_name, sections)}'
-        return Fault(RejectionReason.NO_PARENT, text)
+        return Fault(RejectionReason.NO_PARENT, f'sectionName "{ref.section_name}" not found{hint}')
     if parent.hosts and (fault := _hostname_rejection(parent, route.namespace, hostnames or ("*",))):
         return fault
     if route.kind not in parent.kinds:

@@ -39,9 +39,9 @@ def object_rows(*objects: Plain, cluster: str = OWN.cluster) -> Rows:
     return rows_of(objects, cluster)
 
 
-def slot_rows(*names: str) -> dict[tuple[str, Any], Any]:
-    """Return the rows of slots, each with its first variant."""
-    return {key: row for name in names for key, row in rows_at(NUMBERS[name], 0).items()}
+def slot_rows(*names: str, variant: int = 0) -> dict[tuple[str, Any], Any]:
+    """Return the rows of slots, each with one of its variants."""
+    return {key: row for name in names for key, row in rows_at(NUMBERS[name], variant).items()}
 
 
 def mesh(*parts: Rows, config: str = "{}") -> dict[tuple[str, Any], Any]:

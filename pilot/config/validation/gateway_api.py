@@ -48,6 +48,8 @@ _PARENT_GROUPS = {"Service": "", "ServiceEntry": "networking.istio.io"}
 _PROTOCOLS = ("HTTP", "HTTPS", "TLS", "TCP", "HBONE")
 _EMPTY = '""'
 _LAST_PORT = 65535
+_MOST_PARENTS, _MOST_LISTENERS = 32, 64
+"""Maximum numbers of items that the schemas of the Gateway API allow. Files have no schema."""
 
 
 def validate_http_route(o: Object[HTTPRoute]) -> Problems:
@@ -71,7 +73,7 @@ def validate_tls_route(o: Object[TLSRoute]) -> Problems:
 
 
 def validate_l4_route(o: Object[TCPRoute] | Object[UDPRoute]) -> Problems:
-    yield from each("spec.parentRefs", o.spec.parent_refs, _check_parent)
+    yield from _check_parents(o.spec.parent_refs)
     yield from _check_l4_rules(o)
 
 
@@ -98,9 +100,21 @@ def _check_group_and_kind(end: ReferenceGrantFrom | ReferenceGrantTo) -> Problem
 
 
 def _check_parents_and_hosts(o: Object[HTTPRoute] | Object[GRPCRoute] | Object[TLSRoute]) -> Problems:
-    yield from each("spec.parentRefs", o.spec.parent_refs, _check_parent)
+    yield from _check_parents(o.spec.parent_refs)
     for index, hostname in enumerate(o.spec.hostnames):
         yield from rules.check_host(f"spec.hostnames[{index}]", hostname)
+
+
+def _check_parents(parents: Sequence[ParentReference]) -> Problems:
+    yield from _check_number("spec.parentRefs", parents, _MOST_PARENTS)
+    yield from each("spec.parentRefs", parents, _check_parent)
+
+
+def _check_number(path: str, items: Sequence[object], most: int) -> Problems:
+    """Yield an error if a list is longer than the Gateway API allows. A route is attached to each listener of each
+    parent."""
+    if len(items) > most:
+        yield error("too-many", path, f"{len(items)} items; the Gateway API allows at most {most}")
 
 
 def _check_l4_rules(o: Object[TCPRoute] | Object[TLSRoute] | Object[UDPRoute]) -> Problems:
@@ -242,6 +256,7 @@ def validate_listener_set(o: Object[ListenerSet]) -> Problems:
 def _check_listeners(listeners: Sequence[Listener]) -> Problems:
     if not listeners:
         yield warning("missing-field", "spec.listeners", "API servers require a listener with name, port and protocol")
+    yield from _check_number("spec.listeners", listeners, _MOST_LISTENERS)
     yield from each("spec.listeners", listeners, _check_listener)
     names = Counter(listener.name for listener in listeners)
     for index, listener in enumerate(listeners):

@@ -175,3 +175,16 @@ def test_message_about_a_replaced_prefix_names_the_remedy() -> None:
         "API servers require exactly one match, of the type PathPrefix, for ReplacePrefixMatch, but its match is Exact; "
         "use path.type: PathPrefix, or ReplaceFullPath"
     )
+
+
+def test_lists_are_as_long_as_the_schemas_allow() -> None:
+    """Routes are attached to each listener of each parent, so the cost is a product."""
+    listeners = [
+        {"name": f"l{number}", "port": 80, "protocol": "HTTP", "hostname": f"{number}.a"} for number in range(65)
+    ]
+    parents = [{"name": f"g{number}"} for number in range(33)]
+    gateway = {"gatewayClassName": "istio", "listeners": listeners}
+    assert places("Gateway", yaml.safe_dump(gateway)) == ["error spec.listeners"]
+    assert places("Gateway", yaml.safe_dump({**gateway, "listeners": listeners[:64]})) == []
+    assert places("HTTPRoute", yaml.safe_dump({"parentRefs": parents})) == ["error spec.parentRefs"]
+    assert places("HTTPRoute", yaml.safe_dump({"parentRefs": parents[:32]})) == []

@@ -123,6 +123,9 @@ def mapping_hint(struct: type, value: Any, fits: Fits) -> str:
         return f": remove one - before {name}" if name in types else ""
     if not isinstance(value, str | bool | int | float):
         return ""
+    if isinstance(value, str) and {"service", "method"} <= types.keys() and value.count("/") == 1:
+        service, _, method = value.partition("/")
+        return f": write {{service: {_shown(service)}, method: {_shown(method)}}}"
     groups = struct.groups if issubclass(struct, OneOf) else ()
     names = {field.name: field.encode_name for field in msgspec.structs.fields(struct)}
     words = [name for name, kind in types.items() if isinstance(kind, mi.LiteralType)]

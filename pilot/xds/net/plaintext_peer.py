@@ -21,9 +21,10 @@ def refuse_plaintext(connection: socket.socket, host: str, log: logging.Logger) 
     The peer must have sent data. The line in the log is the same for all connections of a host, so its rate is limited.
     """
     with contextlib.suppress(OSError):  # the peer may already have disconnected
-        if _HTTP.match(connection.recv(8, socket.MSG_PEEK)):
+        if (start := _HTTP.match(connection.recv(8, socket.MSG_PEEK))) is not None:
             port = connection.getsockname()[1]
-            log.warning("a client at %s speaks HTTP without TLS to the TLS port %d: use https", host, port)
+            fix = "configure TLS, or use port 15010 (--grpcAddr)" if start[1] == b"PRI" else "use https"
+            log.warning("a client at %s speaks HTTP without TLS to the TLS port %d: %s", host, port, fix)
             connection.send(_RESPONSE)
             connection.recv(64 * 1024)  # unread data would reset the connection before the client reads the response
             return True

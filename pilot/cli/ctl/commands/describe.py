@@ -63,13 +63,16 @@ def _parts(page: dict[str, Any]) -> Iterator[Part]:
     yield from (fold(f"It {text}.", "", "  ") for text in (*page["rejections"], page.get("silence")) if text)
     yield from reason_lines(page)
     yield ""
-    yield from _gateways(page["gateways"]) if "gateways" in page else _services(page["services"])
+    yield from _gateways(page["gateways"], page["labels"]) if "gateways" in page else _services(page["services"])
     yield ""
     if (sidecar := page.get("sidecar")) and sidecar["hidden"]:
         name, hidden, total = name_of(sidecar["sidecar"]), sidecar["hidden"], sidecar["hidden"] + sidecar["services"]
         yield from (f"Sidecar {name} hides {hidden} of {total} services from it.", "")
     rows = [(kind, name) for kind, names in page["policies"].items() for name in names]
     yield TextTable(("POLICY", "NAME"), rows) if rows else "No policy applies to it."
+
+
+_WITHOUT_LABELS = "it has no labels, which are those of its Pod, or node.metadata.LABELS in its bootstrap"
 
 
 def _services(services: list[dict[str, Any]]) -> Iterator[str | TextTable]:
@@ -87,12 +90,13 @@ def _services(services: list[dict[str, Any]]) -> Iterator[str | TextTable]:
     yield f"Its routes, rules, callers and endpoints: pilotctl describe {hosts}"
 
 
-def _gateways(gateways: list[dict[str, Any]]) -> Iterator[str | TextTable]:
+def _gateways(gateways: list[dict[str, Any]], labels: dict[str, str]) -> Iterator[str | TextTable]:
     if gateways:
         rows = [(g["gateway"], _joined(g["virtualServices"])) for g in gateways]
         yield wrap(TextTable(("GATEWAY", "VIRTUAL SERVICES"), rows), 1)
     else:
-        yield "No Gateway selects it."
+        known = ", ".join(f"{name}={value}" for name, value in labels.items() if not name.startswith("topology."))
+        yield fold(f"No Gateway selects it: {f'its labels are {known}' if known else _WITHOUT_LABELS}.", "", "  ")
 
 
 def _joined(names: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from pilot.config.networking.virtual_service import (
@@ -35,6 +36,8 @@ from pilot.lib.text import cut
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE", "*"})
 _SECOND = 1_000_000_000
 _PERCENT = 100
+_DOLLAR = re.compile(r"\$\{?([0-9])\}?", re.ASCII)
+"""A reference to a group in the syntax of other languages than RE2."""
 _LONGEST_QUOTED = 200
 """Maximum length of a value that a message repeats."""
 
@@ -310,6 +313,9 @@ def _validate_rewrite(rewrite: HTTPRewrite) -> Problems:
         yield from check_line(field, text)
     if regex is not None:
         yield from check_line("uriRegexRewrite.rewrite", regex.rewrite)
+        if (reference := _DOLLAR.search(regex.rewrite)) is not None:
+            text = f"{reference[0]} is literal; a group of the match is \\{reference[1]}"
+            yield warning("bad-substitution", "uriRegexRewrite.rewrite", text)
         if not regex.match or not regex.rewrite:
             yield error("missing-field", "uriRegexRewrite", "match and rewrite are required")
         else:

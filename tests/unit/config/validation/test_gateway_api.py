@@ -188,3 +188,9 @@ def test_lists_are_as_long_as_the_schemas_allow() -> None:
     assert places("Gateway", yaml.safe_dump({**gateway, "listeners": listeners[:64]})) == []
     assert places("HTTPRoute", yaml.safe_dump({"parentRefs": parents})) == ["error spec.parentRefs"]
     assert places("HTTPRoute", yaml.safe_dump({"parentRefs": parents[:32]})) == []
+
+
+def test_grpc_method_as_text_is_split() -> None:
+    ((place, text),) = problems_of("GRPCRoute", "{rules: [{matches: [{method: hello.Greeter/SayHello}]}]}")
+    assert place == "error spec.rules[0].matches[0].method"
+    assert text.endswith("write {service: hello.Greeter, method: SayHello}")

@@ -285,7 +285,7 @@ async def test_explain_one_type_and_unknown_names(client: TestClient[web.Request
     )
     assert await refusal(client, "/debug/explain?proxyID=tea&resource=zzz") == (
         404,
-        "tea-1.shop has no resource 'zzz'; pilotctl proxy-config lists the names\n",
+        "tea-1.shop has no resource 'zzz'; pilotctl proxy-config all tea-1.shop lists the names\n",
     )
 
 

@@ -106,6 +106,17 @@ async def test_client_that_speaks_plain_http_is_told_to_use_tls(caplog: pytest.L
     assert caplog.messages == [f"a client at 127.0.0.1 speaks HTTP without TLS to the TLS port {port}: use https"]
 
 
+async def test_grpc_client_without_tls_is_told_of_the_plaintext_port(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        async with asyncio.timeout(10):
+            await reader.read()
+        writer.close()
+    fix = "configure TLS, or use port 15010 (--grpcAddr)"
+    assert caplog.messages == [f"a client at 127.0.0.1 speaks HTTP without TLS to the TLS port {port}: {fix}"]
+
+
 async def test_closed_port_ends_unfinished_handshakes() -> None:
     async with serving() as port:
         streams = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]

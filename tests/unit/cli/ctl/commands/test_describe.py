@@ -83,7 +83,10 @@ def test_router_lists_its_gateways() -> None:
 
 def test_unselected_workload_is_reported() -> None:
     assert run_describe(summarize()).splitlines()[2:] == ["No service selects it.", "", "No policy applies to it."]
-    assert "No Gateway selects it." in run_describe(summarize(kind="router"))
+    labelled = summarize(kind="router", name="gate", ip="10.9.0.9", labels={"istio": "gate"})
+    assert "No Gateway selects it: its labels are istio=gate" in run_describe(labelled)
+    text = " ".join(run_describe(summarize(kind="router")).split())
+    assert "No Gateway selects it: it has no labels, which are those of its Pod, or node.metadata.LABELS in its" in text
 
 
 def test_proxy_that_is_not_responding_or_rejects_resources_is_described_as_such_in_the_first_lines() -> None:

@@ -233,7 +233,7 @@ async def _missing_cluster(sources: Sources, connection: ConnectedProxy, name: s
 
 def _refuse(proxy: str, name: str, names: list[str], why: str) -> NoReturn:
     close = difflib.get_close_matches(name, dict.fromkeys(names), n=3, cutoff=0.5)
-    close = close or [known for known in dict.fromkeys(names) if name and name in known][:3]
+    close = close or [other for other in dict.fromkeys(names) if name and name in other][:3]
     lists = f"pilotctl proxy-config all {proxy} lists the names"
     hint = f"did you mean {' or '.join(map(repr, close))}?" if close else lists
     raise Refused(404, f"{proxy} has no resource {name!r}{f': {why}' if why else ''}; {hint}\n")

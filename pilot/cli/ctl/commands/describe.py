@@ -95,8 +95,8 @@ def _gateways(gateways: list[dict[str, Any]], labels: dict[str, str]) -> Iterato
         rows = [(g["gateway"], _joined(g["virtualServices"])) for g in gateways]
         yield wrap(TextTable(("GATEWAY", "VIRTUAL SERVICES"), rows), 1)
     else:
-        known = ", ".join(f"{name}={value}" for name, value in labels.items() if not name.startswith("topology."))
-        yield fold(f"No Gateway selects it: {f'its labels are {known}' if known else _WITHOUT_LABELS}.", "", "  ")
+        text = ", ".join(f"{name}={value}" for name, value in labels.items() if not name.startswith("topology."))
+        yield fold(f"No Gateway selects it: {f'its labels are {text}' if text else _WITHOUT_LABELS}.", "", "  ")
 
 
 def _joined(names: list[str]) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.mesh.extension_provider import ExtensionProvider
 from pilot.derive import derived
+from pilot.lib.suggestion import closest
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.kubernetes_services import kubernetes_hostname
 from pilot.mesh.registry.services import refs_by_hostname
@@ -110,3 +111,14 @@ def provider_variables(provider: ExtensionProvider) -> tuple[str, ...]:
         headers += telemetry.http.headers if telemetry.http is not None else ()
         headers += telemetry.grpc.initial_metadata if telemetry.grpc is not None else ()
     return tuple(dict.fromkeys(header.env_name for header in headers if header.env_name))
+
+
+_MAX_PROVIDERS, _MAX_COMPARED = 5, 50
+"""Maximum numbers of providers that a message lists, and whose names are compared with one that does not exist."""
+
+
+def list_providers(name: str, names: Sequence[str]) -> str:
+    """Return what a message says after the name of a missing provider: a similar name, and the first that exist."""
+    meant = f"did you mean {similar}? " if (similar := closest(name, names[:_MAX_COMPARED])) else ""
+    listed = f"{', '.join(sorted(names)[:_MAX_PROVIDERS])}{', …' if len(names) > _MAX_PROVIDERS else ''}"
+    return f" ({meant}its extensionProviders: {listed or 'none of this kind'})"

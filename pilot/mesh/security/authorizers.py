@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 import msgspec
 
@@ -13,8 +12,7 @@ from pilot.config.mesh.extension_provider import (
     ExtensionProvider,
 )
 from pilot.derive import derived
-from pilot.lib.suggestion import closest
-from pilot.mesh.registry.mesh_services import explain_missing, find_service
+from pilot.mesh.registry.mesh_services import explain_missing, find_service, list_providers
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
 
@@ -38,8 +36,6 @@ _CODES = (
 )
 _STATUSES = frozenset(("", *map(str, _CODES)))
 # The name becomes part of policy names, which determine the authorizer that a proxy uses.
-_MAX_LISTED, _MAX_COMPARED = 5, 50
-"""Maximum numbers of providers that a message lists, and whose names are compared with one that does not exist."""
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 
@@ -66,13 +62,6 @@ def authorizer(db: Mesh, name: str) -> Authorizer | str:
     if ref is None:
         return f"extension provider {name}: {explain_missing(db, settings.service)}"
     return Authorizer(ref.hostname, settings.port, provider.envoy_ext_authz_http, provider.envoy_ext_authz_grpc)
-
-
-def list_providers(name: str, names: Sequence[str]) -> str:
-    """Return what a message says after the name of a missing provider: a similar name, and the first that exist."""
-    meant = f"did you mean {similar}? " if (similar := closest(name, names[:_MAX_COMPARED])) else ""
-    listed = f"{', '.join(sorted(names)[:_MAX_LISTED])}{', …' if len(names) > _MAX_LISTED else ''}"
-    return f" ({meant}its extensionProviders: {listed or 'none of this kind'})"
 
 
 def is_authorizer(provider: ExtensionProvider) -> bool:

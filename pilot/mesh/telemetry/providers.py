@@ -8,9 +8,8 @@ from pilot.config.mesh.extension_provider import ExtensionProvider
 from pilot.config.mesh.mesh_config import DefaultProviders
 from pilot.config.validation.extension_provider import find_fault
 from pilot.derive import derived, hub
-from pilot.mesh.registry.mesh_services import ProviderPort, find_service
+from pilot.mesh.registry.mesh_services import ProviderPort, find_service, list_providers
 from pilot.mesh.registry.services import service
-from pilot.mesh.security.authorizers import list_providers
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
 

@@ -38,10 +38,23 @@ class AmbiguousProxyError(CommandError):
     exit_code = 2
 
 
+class OtherControlPlaneError(CommandError):
+    """A Pod in the cluster answers as a control plane of another kind, such as another revision's istiod."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} is another control plane (not pyistiod); --revision NAME selects the replicas")
+
+
+def _is_own(response: HttpResponse) -> bool:
+    """Return whether a response is that of a pyistiod before 1.0.0rc2, which sends only the name of its HTTP library."""
+    return "aiohttp" in response.headers.get("server", "")
+
+
 class PageClient:
     """Client for the debug pages of one control plane. `address` has any form that `parse_address` accepts.
 
-    A request that takes more than `seconds` fails. `name` is that of the replica for users, by default the address.
+    A request that takes more than `seconds` fails. `name` is that of the replica for users, by default the address. If
+    it is that of a Pod, a response of another kind of server raises OtherControlPlaneError.
     `reason` returns why the last request failed, if the address knows, as a port-forward does. `hint` is the end of the
     message for an unreachable address.
     """
@@ -94,6 +107,8 @@ class PageClient:
                 f"cannot reach {self.address}: {error}. Is pilot-discovery running there? {self._hint}"
             ) from error
         if VERSION_HEADER.lower() not in response.headers:
+            if self.name != self.address and not _is_own(response):
+                raise OtherControlPlaneError(self.name)
             is_envoy = response.headers.get("server") == "envoy"
             raise CommandError(
                 f"{self.address} is not the monitoring port of pilot-discovery: its response to /{path} "

@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import click
 
-from pilot.cli.ctl.client import AmbiguousProxyError, CommandError, PageClient, UnknownProxyError
+from pilot.cli.ctl.client import AmbiguousProxyError, CommandError, OtherControlPlaneError, PageClient, UnknownProxyError
 from pilot.cli.ctl.connected_proxies import describe_missing_namespace, describe_missing_proxy
 
 Result = TypeVar("Result")
@@ -37,12 +37,14 @@ class Replicas:
     """Client for the debug pages of all replicas of a control plane.
 
     `missing` maps the name of each replica that has not answered to the reason. If none answers, requests raise
-    CommandError.
+    CommandError. A Pod that answers as another control plane is no replica: the first request that asks all leaves it
+    out, and `others` maps its name to the message.
     """
 
     def __init__(self, replicas: Sequence[PageClient]) -> None:
         self.replicas = tuple(replicas)
         self.missing: dict[str, str] = {}
+        self.others: dict[str, str] = {}
 
     @property
     def address(self) -> str:
@@ -117,8 +119,9 @@ class Replicas:
         return describe_missing_namespace(namespace, self.get("connections")) if namespace else ""
 
     def notes(self) -> list[str]:
-        """Return a line for each replica whose answer is missing."""
-        return [f"! replica {name} is missing: {reason}" for name, reason in self.missing.items()]
+        """Return a line for each Pod that was left out, and for each replica whose answer is missing."""
+        missing = [f"! replica {name} is missing: {reason}" for name, reason in self.missing.items()]
+        return [*(f"! {message}" for message in self.others.values()), *missing]
 
     def _outcomes(
         self, request: Callable[[PageClient], Result], is_enough: Callable[[Result], bool] = lambda _: False
@@ -151,11 +154,26 @@ class Replicas:
             if number not in results and replica.name not in errors:
                 seconds = time.monotonic() - start
                 errors[replica.name] = CommandError(f"no response within {seconds:.1f} s, while others have answered")
-        return [ReplicaAnswer(self.replicas[number], results[number]) for number in sorted(results)], errors
+        answers = [ReplicaAnswer(self.replicas[number], results[number]) for number in sorted(results)]
+        self._leave_out_others(errors)
+        return answers, errors
+
+    def _leave_out_others(self, errors: dict[str, CommandError]) -> None:
+        """Leave out the Pods of other control planes, and their errors, unless there would be no replica."""
+        others = {name: error.message for name, error in errors.items() if isinstance(error, OtherControlPlaneError)}
+        replicas = tuple(replica for replica in self.replicas if replica.name not in others)
+        if others and replicas:
+            self.replicas = replicas
+            self.others |= others
+            for name in others:
+                del errors[name]
 
 
 def report_missing(control_plane: Replicas) -> None:
-    """Name the replicas whose answers are missing on standard error, and make the command fail."""
+    """Name the Pods that were left out on standard error, and the replicas whose answers are missing.
+
+    If answers are missing, the command fails.
+    """
     for note in control_plane.notes():
         click.echo(note, err=True)
     if control_plane.missing:

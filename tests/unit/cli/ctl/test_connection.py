@@ -119,3 +119,62 @@ async def test_large_pages_are_forwarded_whole(fleet: Fleet) -> None:
     names = [f"proxy-{number}.shop" for number in range(3_000)]
     fleet.replicas["istiod-a"].proxies = tuple(names)
     assert proxies(await fleet.run("ps", "-o", "json", "-c", fleet.kubeconfig))[: len(names)] == names
+
+
+OTHER = "istiod-c.istio-system is another control plane (not pyistiod); --revision NAME selects the replicas"
+
+
+async def test_another_control_plane_is_left_out(fleet: Fleet) -> None:
+    """During a migration, Istio's istiod has the label app=istiod, too."""
+    fleet.replicas["istiod-c"].headers.clear()
+    result = await fleet.run("proxy-status", "-o", "json", "-c", fleet.kubeconfig)
+    assert proxies(result) == ["tea-1.shop", "cups-1.shop"]
+    assert result.stderr == f"! {OTHER}\n"
+    assert not result.return_value
+
+
+async def test_a_proxy_is_found_beside_another_control_plane(fleet: Fleet) -> None:
+    fleet.replicas["istiod-c"].headers.clear()
+    result = await fleet.run("proxy-status", "cups-1.shop", "-o", "json", "-c", fleet.kubeconfig)
+    assert proxies(result) == ["cups-1.shop"]
+    assert "is missing" not in result.stderr
+
+
+async def test_a_rollout_counts_no_other_control_plane(fleet: Fleet) -> None:
+    fleet.replicas["istiod-c"].headers.clear()
+    result = await fleet.run("rollout", "status", "virtualservice/shop/tea", "-c", fleet.kubeconfig)
+    assert result.exception is None, result.exception
+    assert "is live on 1 of 1 affected proxy at istiod-b.istio-system" in result.stdout
+    assert result.stderr == f"! {OTHER}\n"
+
+
+async def test_a_rollout_beside_another_control_plane_needs_every_replica(fleet: Fleet) -> None:
+    fleet.replicas["istiod-c"].headers.clear()
+    fleet.replicas["istiod-b"].hang()
+    result = await fleet.run("rollout", "status", "virtualservice/shop/tea", "-c", fleet.kubeconfig)
+    assert "a replica does not answer, so nothing is known about its proxies: istiod-b" in str(result.exception)
+    assert "istiod-c" not in str(result.exception)
+
+
+async def test_analyze_names_only_the_replicas_that_it_asked(fleet: Fleet) -> None:
+    fleet.replicas["istiod-c"].headers.clear()
+    for replica in fleet.replicas.values():
+        replica.problems = []
+    result = await fleet.run("analyze", "--use-kube=false", "-c", fleet.kubeconfig)
+    assert "Checked the configuration of the control plane at istiod-a.istio-system, istiod-b.istio-system." in (
+        result.stdout
+    )
+
+
+async def test_a_replica_of_an_earlier_version_is_missing(fleet: Fleet) -> None:
+    """1.0.0rc1 sends no header with its version. During an upgrade, nothing is known about the proxies of such a
+    replica."""
+    fleet.replicas["istiod-c"].headers = {"Server": "Python/3.12 aiohttp/3.11.0"}
+    result = await fleet.run("rollout", "status", "virtualservice/shop/tea", "-c", fleet.kubeconfig)
+    assert "nothing is known about its proxies: istiod-c.istio-system: " in str(result.exception)
+
+
+async def test_only_another_control_plane_is_an_error(fleet: Fleet) -> None:
+    fleet.replicas["istiod-c"].headers.clear()
+    result = await fleet.run("proxy-status", "-c", fleet.kubeconfig, "--revision", "canary")
+    assert str(result.exception) == OTHER

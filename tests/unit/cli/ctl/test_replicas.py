@@ -19,15 +19,28 @@ from pilot.lib.xds_types import BY_SHORT_NAME
 
 SYNCED = {BY_SHORT_NAME["cds"]: {"sent": "a", "acked": "a"}}
 
+ROLLOUT = {
+    **{"kind": "VirtualService", "namespace": "shop", "name": "tea", "generation": 0},
+    **{"exists": True, "ignored": False, "current": True, "delivered": True, "lacking": [], "errors": []},
+    **{"connected": 1, "affected": 1, "acknowledged": 1, "disconnected": 0},
+    **dict.fromkeys(("refused", "starting", "waiting", "sent", "unknown"), 0),
+}
+"""The page about a change that all proxies have acknowledged."""
+
 
 class Replica(http.server.ThreadingHTTPServer):
-    """Debug pages of a replica with some proxies. A replica that hangs accepts requests and answers none."""
+    """Debug pages of a replica with some proxies. A replica that hangs accepts requests and answers none.
+
+    `headers` are those of its responses. Without them, it is another control plane.
+    """
 
     daemon_threads = True
 
     def __init__(self, *proxies: str) -> None:
         super().__init__(("127.0.0.1", 0), _Pages)
         self.proxies, self.release = proxies, threading.Event()
+        self.headers = {VERSION_HEADER: "1"}
+        self.problems: list[dict[str, Any]] = [{"code": "a"}, {"code": "b", "at": self.proxies[:1]}]
         self.release.set()
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
@@ -49,10 +62,11 @@ class Replica(http.server.ThreadingHTTPServer):
         statuses = [{"proxy": proxy, "cluster_id": "east", "resources": SYNCED} for proxy in proxies]
         return 200, {
             "/debug/syncz": statuses,
-            "/debug/problemz": [{"code": "a"}, {"code": "b", "at": self.proxies[:1]}],
+            "/debug/problemz": self.problems,
             "/debug/config_dump": {"configs": [{"name": f"cluster of {name}"}]},
             "/debug/connections": {"totalClients": 0},
             "/debug/clusterz": [{"id": "east", "secretName": "", "syncStatus": "synced"}],
+            "/debug/rollout": ROLLOUT,
         }[path]
 
 
@@ -65,7 +79,8 @@ class _Pages(http.server.BaseHTTPRequestHandler):
         status, page = self.server.page(url.path, {name: values[0] for name, values in parse_qs(url.query).items()})
         body = (page if isinstance(page, str) else json.dumps(page)).encode()
         self.send_response(status)
-        self.send_header(VERSION_HEADER, "1")
+        for name, value in self.server.headers.items():
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

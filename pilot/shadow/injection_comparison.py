@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -29,6 +30,8 @@ MOST_OWNERS = 2000
 """Maximum number of owners that are read."""
 _HASH = "pod-template-hash"
 _IMAGE = re.compile(r"^spec\.(initContainers|containers)\[[^]]*\]\.image$")
+_REVISION = "istio.io/rev"
+"""Annotation of injected Pods: the revision of the control plane that injected them."""
 _LABEL = re.compile(r"\[[^\[\]]*\]")
 
 
@@ -55,7 +58,7 @@ class InjectionReport(NamedTuple):
 async def compare_injection(
     client: ObjectClient, mesh: ShadowMesh, pods: Iterable[Plain], namespace: str, revision: str
 ) -> InjectionReport:
-    """Compare one injected Pod of each owner. Only GET requests are sent."""
+    """Compare one Pod of each owner that the revision has injected. Only GET requests are sent."""
     suffix = f"-{revision}" if revision not in ("", "default") else ""
     name = f"istio-sidecar-injector{suffix}"
     written = await client.get(ResourceKey(VersionedKind("v1", "ConfigMap"), namespace, name))
@@ -64,10 +67,15 @@ async def compare_injection(
         config = default_config(values)
     except (ConfigError, yaml.YAMLError) as error:
         return InjectionReport(0, 0, [], {f"ConfigMap {namespace}/{name}": str(error)})
-    settings = _Settings(config, mesh_config(mesh.mesh), _proxy_configs(mesh), revision or "default")
+    revision = revision or "default"
+    settings = _Settings(config, mesh_config(mesh.mesh), _proxy_configs(mesh), revision)
     differing: dict[str, dict[str, InjectionDifference]] = {}
     skipped, owners, equal = dict[str, str](), 0, 0
+    others = Counter[str]()
     for pod in _one_of_each_owner(pods):
+        if (injector := _injector(pod)) not in ("", revision):
+            others[injector] += 1
+            continue
         label = f"{pod['metadata'].get('namespace', '')}/{pod['metadata'].get('name', '')}"
         try:
             template = await _template(client, pod)
@@ -82,6 +90,9 @@ async def compare_injection(
             verdict = "intended" if _IMAGE.match(path) else "unexplained"
             one = InjectionDifference(verdict, _LABEL.sub("[]", path), 1, f"{label} {path}", reference, derived)
             differing.setdefault(one.path, {}).setdefault(label, one)
+    for other, number in sorted(others.items()):
+        workloads = "1 workload" if number == 1 else f"{number} workloads"
+        skipped[f"{workloads} of the revision {other}"] = f"-r {other} compares them with its control plane"
     differences = [next(iter(rows.values()))._replace(pods=len(rows)) for rows in differing.values()]
     differences.sort(key=lambda one: (one.verdict == "intended", one.path))
     return InjectionReport(owners, equal, differences, skipped)
@@ -102,6 +113,11 @@ def _proxy_configs(mesh: ShadowMesh) -> tuple[ProxyConfigObject, ...]:
 
 def _controller(pod: Plain) -> Mapping[str, Any] | None:
     return next((o for o in pod["metadata"].get("ownerReferences") or () if o.get("controller")), None)
+
+
+def _injector(pod: Plain) -> str:
+    """Return the revision of the control plane that has injected a Pod, or "" if it is unknown."""
+    return str((pod["metadata"].get("annotations") or {}).get(_REVISION, ""))
 
 
 def _one_of_each_owner(pods: Iterable[Plain]) -> list[Plain]:

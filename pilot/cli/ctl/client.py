@@ -46,7 +46,7 @@ class OtherControlPlaneError(CommandError):
 
 
 def _is_own(response: HttpResponse) -> bool:
-    """Return whether a response is that of a pyistiod before 1.0.0rc2, which sends only the name of its HTTP library."""
+    """Return whether a response is that of a pyistiod before 1.0.0rc2, which names only its HTTP library."""
     return "aiohttp" in response.headers.get("server", "")
 
 

@@ -11,7 +11,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import click
 
-from pilot.cli.ctl.client import AmbiguousProxyError, CommandError, OtherControlPlaneError, PageClient, UnknownProxyError
+from pilot.cli.ctl.client import (
+    AmbiguousProxyError,
+    CommandError,
+    OtherControlPlaneError,
+    PageClient,
+    UnknownProxyError,
+)
 from pilot.cli.ctl.connected_proxies import describe_missing_namespace, describe_missing_proxy
 
 Result = TypeVar("Result")

@@ -113,3 +113,13 @@ async def test_pods_that_were_not_injected_are_not_compared(cluster: ApiServer) 
     pod = injected_pod()
     del pod["metadata"]["annotations"]["sidecar.istio.io/status"]
     assert (await compare(cluster, pod)) == InjectionReport(0, 0, [], {})
+
+
+async def test_pods_of_another_revision_are_named(cluster: ApiServer) -> None:
+    """The revision and the addresses of another control plane are no difference between the two that are compared."""
+    pod = injected_pod()
+    pod["metadata"]["annotations"]["istio.io/rev"] = "canary"
+    report = await compare(cluster, pod)
+    assert report == InjectionReport(
+        0, 0, [], {"1 workload of the revision canary": "-r canary compares them with its control plane"}
+    )

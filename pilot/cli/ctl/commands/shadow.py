@@ -115,10 +115,12 @@ def shadow(
     """
     plan = _plan(cluster, read_settings(files, assignments, "", "")) if files or assignments else None
     environ = {**os.environ, **dict(_variable(text) for text in variables)}
+    if revision:
+        environ["REVISION"] = revision
     ctx = click.get_current_context()
     addresses = reference_addresses(ctx, cluster, references, _xds_port if as_proxies else monitoring_port)
     reviewer = webhook or reference_webhook(ctx, cluster, references, WEBHOOK_PORT)
-    settings = load([f"--revision={revision}"] if revision else [], environ).settings
+    settings = load([], environ).settings
 
     async def compare(client: ObjectClient, _: ObjectClient) -> tuple[ShadowReport, list[PlannedChange] | None]:
         replicas = [] if as_proxies else [ReferencePages(address) for address in addresses]

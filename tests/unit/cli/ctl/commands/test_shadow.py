@@ -111,6 +111,20 @@ async def test_the_report_includes_what_an_installation_would_change(
     assert state_of(reference.cluster) == before
 
 
+@pytest.mark.parametrize(
+    ("words", "name"), [((), "istio"), (("-r", "default"), "istio"), (("-r", "canary"), "istio-canary")]
+)
+async def test_the_revision_selects_the_mesh_config(
+    reference: Reference, tmp_path: pathlib.Path, words: tuple[str, ...], name: str
+) -> None:
+    for one in ("istio", "istio-canary"):
+        meta = {"name": one, "namespace": "istio-system"}
+        reference.cluster.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"mesh": "{}"}})
+    assert (await run(reference, tmp_path, *words)).exception is None
+    selectors = [one.query.get("fieldSelector", "") for one in reference.cluster.requests]
+    assert [text for text in selectors if text.startswith("metadata.name=istio")] == [f"metadata.name={name}"]
+
+
 async def test_a_reference_can_be_an_address(reference: Reference, tmp_path: pathlib.Path) -> None:
     address = f"http://127.0.0.1:{reference.replicas[0].port}"
     result = await run(reference, tmp_path, "-o", "json", "--reference", address)

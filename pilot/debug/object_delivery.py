@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from pilot.config.kind import AnyKind
+from pilot.config.kinds.istio import VIRTUAL_SERVICE
 from pilot.config.object import ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef, plain_ref
 from pilot.debug.silence import STALE, describe_silence, unanswered
@@ -27,7 +28,12 @@ from pilot.mesh.analysis.nack import likely_causes
 from pilot.mesh.model.nack import NackKey
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.imports import inferred_imports, route_targets_of
-from pilot.mesh.traffic.virtual_services import egress_bindings, egress_virtual_services
+from pilot.mesh.traffic.virtual_services import (
+    egress_bindings,
+    egress_virtual_services,
+    virtual_services_at_waypoint,
+    virtual_services_of,
+)
 
 LISTED = 20
 """Maximum number of proxies without the change that are listed."""
@@ -37,6 +43,11 @@ _NAMED = 3
 _ADDITIONS: frozenset[Derivation[..., Any]] = frozenset(
     {inferred_imports, route_targets_of, egress_bindings, egress_virtual_services}
 )
+"""Derivations whose values only add to those of their readers: an empty one has nothing to pass on."""
+_VIRTUAL_SERVICES: frozenset[Derivation[..., Any]] = frozenset(
+    {egress_virtual_services, virtual_services_of, virtual_services_at_waypoint}
+)
+"""Derivations of the keys of VirtualServices. One that is not in the value was read, but has no effect on it."""
 _FIRST = frozenset({CLUSTER, LISTENER, ROUTE})
 State = Literal["refused", "starting", "waiting", "sent", "unknown"]
 STATES: tuple[State, ...] = ("refused", "starting", "waiting", "sent", "unknown")
@@ -141,7 +152,14 @@ async def affected_proxies(sources: Sources, ref: ObjectRef) -> Mapping[str, fro
     passes on, such as the list of all networks, are not included.
     """
     roots: list[Node] = await collect_present(_root_nodes(sources.db, ref))
-    nodes = await collect_all(walk_readers(roots, _ADDITIONS))
+    own = ObjectKey(ref.namespace, ref.name) if ref.kind == VIRTUAL_SERVICE.id else None
+
+    def passes_on(at: Node) -> bool:
+        keys = at.value if own is not None and at.fn in _VIRTUAL_SERVICES else None
+        is_omitted = isinstance(keys, tuple) and own not in keys
+        return not is_omitted and (at.fn not in _ADDITIONS or bool(at.value))
+
+    nodes = await collect_all(walk_readers(roots, passes_on))
     types: dict[str, set[str]] = {}
 
     def add_readers() -> Iterator[None]:

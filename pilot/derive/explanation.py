@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from pilot.derive.graph import UNSET, Database, Derivation, Node
+from pilot.derive.graph import UNSET, Database, Node
 
 Path = tuple[Node, ...]
 
@@ -109,17 +109,17 @@ def search_origin(node: Node, value: Any) -> Iterator[Node | None]:
         yield None
 
 
-def walk_readers(nodes: Iterable[Node], additions: Collection[Derivation[..., Any]] = ()) -> Iterator[Node]:
+def walk_readers(nodes: Iterable[Node], passes_on: Callable[[Node], bool] = lambda at: True) -> Iterator[Node]:
     """Yield the given nodes and all nodes that were computed from them, nearest first. Callers may pause between two.
 
     The search stops at hubs, like `walk`. It also stops where a node has nothing to pass on: at an item that its gather
-    omits, and at an empty value of one of the `additions`, which only add to the values of their readers.
+    omits, and where `passes_on` returns False.
     """
     visited = dict.fromkeys(nodes)
     queue = list(visited)
     for at in queue:
         yield at
-        if at.fn in additions and not at.value:
+        if not passes_on(at):
             continue
         for reader in tuple(at.readers):
             is_omitted = reader.gathered is not None and reader.gathered.keys is not at and at.value is None

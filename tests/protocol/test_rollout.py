@@ -130,6 +130,42 @@ async def test_only_proxies_whose_resources_contain_an_object_are_affected(tmp_p
         await fleet.stop()
 
 
+UNBOUND = """---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: unbound, namespace: shop}
+spec: {hosts: [s1.example.com], gateways: [missing], http: [{route: [{destination: {host: missing}}]}]}
+"""
+
+
+@pytest.mark.parametrize("others", ["", "---" + ROUTE.format(1, 7)])
+async def test_an_object_that_leaves_all_resources_equal_affects_no_proxy(tmp_path: pathlib.Path, others: str) -> None:
+    """As in the history, a VirtualService is read for its host, but the proxies do not get it."""
+    (tmp_path / "mesh.yaml").write_text(SERVICE.format(1) + others)
+    async with running({}, configDir=str(tmp_path)) as plane:
+        async with asyncio.timeout(30):
+            while not plane.plane.ready:
+                await asyncio.sleep(0.01)
+        fleet = Fleet(f"127.0.0.1:{plane.port}")
+        described = Proxy(type=NodeType.SIDECAR, id="p.shop", ips=("10.0.0.1",), dns_domain="", namespace="shop")
+        await fleet.connect("p", described, delta=False)
+        query = {"kind": "serviceentries", "namespace": "shop", "name": "s1"}
+        async with asyncio.timeout(30):
+            while not (await page(plane, "rollout", **query))["affected"]:
+                await asyncio.sleep(0.05)
+        await wait_for_delivery(plane, **query)
+        (tmp_path / "unbound.yaml").write_text(UNBOUND)
+        query = {"kind": "vs", "namespace": "shop", "name": "unbound"}
+        async with asyncio.timeout(30):
+            while not (await page(plane, "rollout", **query))["exists"]:
+                await asyncio.sleep(0.05)
+        answer = await wait_for_delivery(plane, **query)
+        newest = (await page(plane, "history"))["changes"][0]
+        await fleet.stop()
+    assert (answer["affected"], answer["acknowledged"]) == (0, 0)
+    assert newest["proxies"] == newest.get("unchanged", 0)
+
+
 async def test_condition_of_an_object_tells_its_delivery(tmp_path: pathlib.Path) -> None:
     async with server_with_crds() as server:
         server.apply(SERVICE.format(1))

@@ -16,6 +16,7 @@ from pilot.cli.ctl.analyzers.analyzer import (
 )
 from pilot.config.problem import warning
 
+NEGATIVE_CONDITION = "negative-condition"
 _ROUTE_TYPES = ("Accepted", "Programmed", "ResolvedRefs")
 _BOUND = ("istio.io/WaypointBound",)
 _TYPES = {
@@ -38,7 +39,7 @@ def _check(objects: AnalyzedObjects) -> Reports:
                 is_negative = name in types and condition.get("status") == "False"
                 if is_negative or (name == "WaypointAccepted" and reason == "PartiallyInvalid"):
                     text = f"the condition {name} is {condition.get('status')}: {reason}: {condition.get('message')}"
-                    yield one, warning("negative-condition", path, text)
+                    yield one, warning(NEGATIVE_CONDITION, path, text)
 
 
 def _conditions(one: AnalyzedObject) -> list[tuple[str, Plain]]:

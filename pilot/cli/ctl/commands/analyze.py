@@ -6,12 +6,14 @@ import itertools
 import os
 import re
 from collections.abc import Collection, Iterable
+from typing import Any
 
 import click
 import msgspec
 
 from pilot.cli.ctl.analyzers.analyzed_objects import AnalyzedObject, AnalyzedObjects
 from pilot.cli.ctl.analyzers.analyzer import SERVICE, Analyzer
+from pilot.cli.ctl.analyzers.conditions import NEGATIVE_CONDITION
 from pilot.cli.ctl.analyzers.listed import ANALYZERS
 from pilot.cli.ctl.analyzers.reading import (
     ClusterObjects,
@@ -163,7 +165,8 @@ def analyze(
         if use_kube is not False:
             more, note = _of_cluster(cluster, contexts, analyzers, use_kube, revision)
             reports, checked = [*reports, *more], f"{checked} {note}"
-    findings = selection.apply(report for report in reports if not names or belongs_to(report, names))
+    selected = [report for report in reports if not names or belongs_to(report, names)]
+    findings = selection.apply(_without_repeated_conditions(selected))
     where = f" in namespace {selection.namespace}" if selection.namespace else ""
     result = selection.show(findings, f"✔ No validation issues found{where}.")
     show(result._replace(parts=[*result.parts, checked]), form)
@@ -188,6 +191,24 @@ def _of_control_plane(client: Replicas, selection: Selection) -> tuple[list[Find
     """Return the problems in the configuration of a control plane, and the line that says what was checked."""
     query = {"namespace": selection.namespace} if selection.namespace else {}
     return client.get("problemz", **query), f"Checked the configuration of the control plane at {client.address}."
+
+
+def _without_repeated_conditions(reports: list[Finding]) -> list[Finding]:
+    """Return the findings without the conditions in the status of an object that the control plane reports itself."""
+    reported: dict[tuple[Any, ...], list[str]] = {}
+    for one in reports:
+        if one["code"] != NEGATIVE_CONDITION:
+            reported.setdefault(_object_of(one), []).append(str(one["message"]))
+    return [
+        one
+        for one in reports
+        if one["code"] != NEGATIVE_CONDITION
+        or not any(str(one["message"]).endswith(f": {message}") for message in reported.get(_object_of(one), ()))
+    ]
+
+
+def _object_of(finding: Finding) -> tuple[Any, ...]:
+    return tuple(finding.get(field, "") for field in ("group", "kind", "namespace", "name"))
 
 
 def _of_cluster(

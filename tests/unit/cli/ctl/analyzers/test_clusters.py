@@ -206,3 +206,22 @@ async def test_installed_cluster_has_no_findings(clusters: TwoClusters) -> None:
         clusters.first.apply(manifest.stdout)
     result = await clusters.analyze("-o", "json")
     assert json.loads(result.stdout) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [((), "waypoint-is-not-ready"), (("--analyzer", "conditions.ConditionAnalyzer"), "negative-condition")],
+)
+async def test_a_condition_that_the_control_plane_reports_is_listed_once(
+    clusters: TwoClusters, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], code: str
+) -> None:
+    message = 'waypoint "shop/w" is not ready'
+    ref = {"kind": "Service", "namespace": "shop", "name": "cart"}
+    finding = {"severity": "warning", "code": "waypoint-is-not-ready", "message": message, **ref}
+    monkeypatch.setattr(PageClient, "get", lambda *_, **__: [finding])
+    condition = {"type": "istio.io/WaypointBound", "status": "False", "reason": "WaypointIsNotReady"}
+    meta = {"name": "cart", "namespace": "shop"}
+    status = {"conditions": [condition | {"message": message}]}
+    clusters.first.put({"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {}, "status": status})
+    result = await clusters.analyze("-o", "json", *words)
+    assert [(one["code"], one["name"]) for one in json.loads(result.stdout)] == [(code, "cart")], result.output

@@ -100,7 +100,7 @@ def _show_watches(watched: Watched) -> dict[str, Any]:
 def _status(connection: ConnectedProxy) -> dict[str, Any]:
     proxy = connection.proxy
     status: dict[str, Any] = {
-        "cluster_id": proxy.metadata.get("CLUSTER_ID", ""),
+        "cluster_id": proxy.cluster_id,
         "proxy": proxy.id,
         "proxy_type": str(proxy.type),
         "istio_version": proxy.version,

@@ -174,7 +174,7 @@ def _endpoints(endpoints: list[Plain]) -> TextTable:
             _state(e),
             e["workload"] or "-",
             e["version"] or "-",
-            e["proxy"] or ("not connected" if e["inMesh"] else "no sidecar"),
+            e["proxy"].rpartition("-")[0] or ("not connected" if e["inMesh"] else "no sidecar"),
         )
         for e in endpoints
     ]

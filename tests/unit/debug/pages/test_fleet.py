@@ -44,7 +44,7 @@ async def test_connections_and_adsz(ask: Ask, pages: Sources) -> None:
 async def test_syncz(ask: Ask, pages: Sources) -> None:
     numbers = {f"{name}_{state}": "n1" for name in NAMED for state in ("sent", "acked")}
     resources = {type_url: {"sent": "n1", "acked": "n1", "sentTime": AT} for type_url in TYPES}
-    cup = {"proxy": "cup-1.mugs", "proxy_type": "router", "resources": resources} | numbers
+    cup = {"cluster_id": "Kubernetes", "proxy": "cup-1.mugs", "proxy_type": "router", "resources": resources} | numbers
     tea = {
         "cluster_id": "Kubernetes",
         "proxy": "tea-1.shop",

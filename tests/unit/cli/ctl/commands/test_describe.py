@@ -204,6 +204,16 @@ def test_problems_of_the_gateway_s_routes_and_hidden_services_are_listed() -> No
     assert "Sidecar a/own hides 1 of 2 services from it." in run_describe(summarize(WEB, WEB_POD, other, own))
 
 
+def test_endpoints_name_their_proxies() -> None:
+    lists = dict.fromkeys(("mtlsBy", "identityBy", "reasons", "hiddenBy", "callers", "routes", "rules", "policies"), ())
+    endpoint = {"address": "10.0.0.1", "port": 80, "ready": True, "state": "ready", "condition": "", "workload": "cart"}
+    endpoint |= {"version": "", "inMesh": True, "proxy": "cart-6d9f-x.shop-4"}
+    head = {"host": "cart", "namespace": "shop", "ready": 1, "total": 1, "mtls": "STRICT", "connected": 1}
+    *_, table = service_parts({**lists, **head, "endpoints": [endpoint]})
+    assert isinstance(table, TextTable)
+    assert [row[-1] for row in table.rows] == ["cart-6d9f-x.shop"]
+
+
 @pytest.mark.parametrize(
     ("in_mesh", "connected", "expected"),
     [

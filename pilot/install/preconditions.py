@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterable
 
 from pilot.config.group_kind import GroupKind
-from pilot.config.problem import ObjectRef, Problem
+from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.install.install_plan import InstallPlan
 from pilot.kube.object_client import ObjectClient, ResourceKey, UnknownKind, VersionedKind
 
 MINIMUM = (1, 32)
 """The first version of Kubernetes that is supported."""
-_VERSION = re.compile(r"v?(\d{1,4})\.(\d{1,4})")
+_VERSION = re.compile(r"v?(\d{1,4})\.(\d{1,4})([.+-][\w.+-]*)?", re.ASCII)
 _REVIEW = VersionedKind("authorization.k8s.io/v1", "SelfSubjectAccessReview")
 _NAMESPACE = VersionedKind("v1", "Namespace")
 _VERBS = ("create", "patch")
@@ -21,12 +21,15 @@ _VERBS = ("create", "patch")
 
 
 async def check_version(objects: ObjectClient) -> list[Problem]:
-    """Return a problem if the version of Kubernetes is not supported. Raise KubeError."""
+    """Return a problem if the version of Kubernetes is unknown or not supported. Raise KubeError."""
     version = await objects.version()
-    match = _VERSION.match(version)
-    if match is None or tuple(map(int, match.groups())) >= MINIMUM:
-        return []
     minimum = ".".join(map(str, MINIMUM))
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        text = f"the version of Kubernetes, {version!r}, is not understood; the minimum is {minimum}"
+        return [Problem(code="kubernetes-version-unknown", message=text, severity=Severity.WARNING)]
+    if (int(match[1]), int(match[2])) >= MINIMUM:
+        return []
     return [Problem(code="kubernetes-too-old", message=f"Kubernetes {version} is older than {minimum}, the minimum")]
 
 

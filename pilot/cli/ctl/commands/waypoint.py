@@ -183,6 +183,9 @@ def delete(cluster: Cluster, names: tuple[str, ...], namespace: str, everything:
         for name in names or present:
             exists = name in present and await objects.delete(ResourceKey(GATEWAY, namespace, name))
             click.echo(f"waypoint {namespace}/{name} {'deleted' if exists else 'not found'}")
+        if not names and not present:
+            of = f" of the revision {revision}" if revision else ""
+            click.echo(f"No waypoints{of} in the namespace {namespace}: nothing was deleted.")
 
     cluster.run(work)
 

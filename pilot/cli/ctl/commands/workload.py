@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pilot.kube.object_client import ObjectClient
 
 Plain = dict[str, Any]
+DEFAULT_CLUSTER = "Kubernetes"
+"""ID of the cluster of injected proxies if the values do not set it."""
 _CONFIG_MAP, _SERVICE = VersionedKind("v1", "ConfigMap"), VersionedKind("v1", "Service")
 _ACCOUNT = VersionedKind("v1", "ServiceAccount")
 _GROUP = VersionedKind("networking.istio.io/v1", "WorkloadGroup")
@@ -245,10 +247,11 @@ async def _default_revision(objects: ObjectClient) -> str:
 
 
 async def _cluster_id(objects: ObjectClient, location: Location) -> str:
+    """Return the ID of the cluster that the injector sets. Raise CommandError if its values are unusable."""
     key = location.config_map("istio-sidecar-injector")
     try:
         values = json.loads((await _get(objects, key)).get("data", {}).get("values", "{}"))
-        return str(values["global"]["multiCluster"]["clusterName"] or "")
+        return str(values["global"]["multiCluster"]["clusterName"] or DEFAULT_CLUSTER)
     except (ValueError, KeyError, TypeError) as error:
         raise CommandError(f"{key} does not contain the ID of the cluster; use --clusterID") from error
 

@@ -44,6 +44,21 @@ async def test_an_old_kubernetes_is_an_error(shell: Shell, monkeypatch: pytest.M
     assert await codes(shell, "--skip-controlplane", status=0) == []
 
 
+async def test_a_version_that_is_not_understood_is_a_warning(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(discovery.VERSION, "gitVersion", "v0.0.0-master+$Format:%H$")
+    result = await shell("precheck")
+    text = "the version of Kubernetes, 'v0.0.0-master+$Format:%H$', is not understood; the minimum is 1.32"
+    assert result.stdout.splitlines()[0] == f"Warning [kubernetes-version-unknown] {text}"
+
+
+@pytest.mark.parametrize("version", ["v1.33.1+k3s1", "v1.32.4-eks-2f46c53", "1.32", "v1.34.0-rc.1"])
+async def test_versions_of_distributions_are_understood(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    monkeypatch.setitem(discovery.VERSION, "gitVersion", version)
+    assert await codes(shell, status=0) == []
+
+
 async def test_missing_permissions_are_listed_by_kind(shell: Shell) -> None:
     def authorizer(user: str, groups: Sequence[str], attributes: Mapping[str, Any]) -> bool:
         return (attributes.get("resource"), attributes.get("verb")) != ("deployments", "create")

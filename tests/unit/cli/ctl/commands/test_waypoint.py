@@ -85,6 +85,10 @@ async def test_waypoints_are_deleted_by_name_revision_or_all(shell: Shell) -> No
     assert result.stdout.splitlines() == ["waypoint shop/one deleted", "waypoint shop/none not found"]
     result = await shell("waypoint", "delete", "--revision", "r2", "-n", "shop")
     assert sorted(result.stdout.splitlines()) == ["waypoint shop/three deleted", "waypoint shop/two deleted"]
+    result = await shell("waypoint", "delete", "--revision", "r2", "-n", "shop")
+    assert result.stdout == "No waypoints of the revision r2 in the namespace shop: nothing was deleted.\n"
+    result = await shell("waypoint", "delete", "--all", "-n", "shop")
+    assert result.stdout == "No waypoints in the namespace shop: nothing was deleted.\n"
     assert (await shell("waypoint", "delete", "-n", "shop")).exit_code == 2
 
 

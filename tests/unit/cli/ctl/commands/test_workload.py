@@ -90,6 +90,18 @@ async def test_files_are_written_for_a_group_in_the_cluster(shell: Shell, tmp_pa
     } <= set(environment)
 
 
+@pytest.mark.parametrize(("words", "cluster"), [((), "Kubernetes"), (("--clusterID", "west"), "west")])
+async def test_the_cluster_is_that_of_injected_proxies(
+    shell: Shell, tmp_path: pathlib.Path, words: tuple[str, ...], cluster: str
+) -> None:
+    values = json.dumps({"global": {"multiCluster": {"clusterName": ""}}})
+    shell.server.put(config_map("istio-system", "istio-sidecar-injector", values=values))
+    command = ("workload", "entry", "configure", "--name", "vm", "-n", "shop", "-o", str(tmp_path / "vm"))
+    result = await shell(*command, *words)
+    assert result.exit_code == 0, result.output
+    assert f"ISTIO_META_CLUSTER_ID={cluster}\n" in (tmp_path / "vm" / "cluster.env").read_text()
+
+
 async def test_a_revision_and_a_file_are_used(shell: Shell, tmp_path: pathlib.Path) -> None:
     file = tmp_path / "group.yaml"
     file.write_text(

@@ -54,7 +54,8 @@ class PageClient:
     """Client for the debug pages of one control plane. `address` has any form that `parse_address` accepts.
 
     A request that takes more than `seconds` fails. `name` is that of the replica for users, by default the address. If
-    it is that of a Pod, a response of another kind of server raises OtherControlPlaneError.
+    it is that of a Pod, a response of another kind of server raises OtherControlPlaneError. `revision` is that in the
+    labels of the Pod, or "".
     `reason` returns why the last request failed, if the address knows, as a port-forward does. `hint` is the end of the
     message for an unreachable address.
     """
@@ -66,7 +67,9 @@ class PageClient:
         name: str = "",
         reason: Callable[[], str] = lambda: "",
         hint: str = ADDRESS_HINT,
+        revision: str = "",
     ) -> None:
+        self.revision = revision
         self._seconds, self._reason, self._hint = seconds, reason, hint
         if "," in address:
             message = (

@@ -98,7 +98,8 @@ def _forwarded(forwarding: Forwarding, namespace: str, pod: dict[str, Any], opti
     name = str(pod["metadata"]["name"])
     port = forwarding.open(namespace, name, monitoring_port(pod))
     address = f"http://127.0.0.1:{port.port}"
-    return PageClient(address, name=f"{name}.{namespace}", reason=lambda: port.error, **options)
+    revision = str((pod["metadata"].get("labels") or {}).get("istio.io/rev", ""))
+    return PageClient(address, name=f"{name}.{namespace}", reason=lambda: port.error, revision=revision, **options)
 
 
 def monitoring_port(pod: dict[str, Any]) -> int:

@@ -12,7 +12,7 @@ from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.output import CommandResult
 from pilot.cli.ctl.replicas import Replicas
-from pilot.lib.build_info import UNKNOWN, build_info
+from pilot.lib.build_info import UNKNOWN, BuildInfo, build_info
 
 
 @click.command()
@@ -21,16 +21,20 @@ from pilot.lib.build_info import UNKNOWN, build_info
 @with_client
 def version(client: Replicas, remote: bool) -> CommandResult:
     """Show the versions of pilotctl, the control plane and its connected proxies."""
-    versions: dict[str, Any] = {"clientVersion": {"version": build_info().version}}
+    versions: dict[str, Any] = {"clientVersion": _info(build_info())}
     fault = ""
     if remote:
         try:
             versions["meshVersion"] = [
-                {"Component": "pilot", "Info": {"version": answer.value.strip().replace(f"-{UNKNOWN}", "")}}
+                {
+                    "Component": "pilot",
+                    "Revision": answer.replica.revision or UNKNOWN,
+                    "Info": _info(BuildInfo(*answer.value.strip().split("-", 2))),
+                }
                 for answer in client.ask(lambda replica: replica.text("version"))
             ]
             versions["dataPlaneVersion"] = [
-                {"ID": p["proxy"], "IstioVersion": p.get("istio_version", ""), "Type": p.get("proxy_type", "")}
+                {"ID": p["proxy"], "IstioVersion": p.get("istio_version", ""), "Type": _type(p)}
                 for p in client.get("syncz")
             ]
         except CommandError as error:
@@ -38,10 +42,23 @@ def version(client: Replicas, remote: bool) -> CommandResult:
     return CommandResult(versions, _parts(versions, fault))
 
 
+def _info(build: BuildInfo) -> dict[str, str]:
+    """Return the version, the commit and the status of a build, as istioctl prints them."""
+    return {**build._asdict(), "tag": build.tag}
+
+
+def _type(status: dict[str, Any]) -> str:
+    """Return the type of a proxy in istioctl's words."""
+    kind = str(status.get("proxy_type", ""))
+    return "gateway" if kind == "router" else kind
+
+
 def _parts(versions: dict[str, Any], fault: str) -> Iterator[str]:
     yield f"client version: {versions['clientVersion']['version']}"
-    for server in dict.fromkeys(server["Info"]["version"] for server in versions.get("meshVersion", ())):
-        yield f"control plane version: {server}"
+    infos = (server["Info"] for server in versions.get("meshVersion", ()))
+    builds = (BuildInfo(info["version"], info["revision"], info["status"]) for info in infos)
+    for build in dict.fromkeys(map(str, builds)):
+        yield f"control plane version: {build}"
     proxies = Counter(proxy["IstioVersion"] or "unknown" for proxy in versions.get("dataPlaneVersion", ()))
     if proxies:
         yield "data plane version: " + ", ".join(

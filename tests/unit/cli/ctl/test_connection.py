@@ -91,6 +91,12 @@ async def test_a_revision_selects_replicas(fleet: Fleet) -> None:
     assert proxies(await fleet.run(*words)) == ["bowl-1.shop"]
 
 
+async def test_versions_name_the_revisions_of_the_replicas(fleet: Fleet) -> None:
+    result = await fleet.run("version", "-o", "json", "-c", fleet.kubeconfig)
+    revisions = [one["Revision"] for one in json.loads(result.stdout)["meshVersion"]]
+    assert revisions == ["default", "default", "canary"]
+
+
 async def test_an_address_overrides_the_kubeconfig(fleet: Fleet) -> None:
     words = ("proxy-status", "-o", "json", "--address", fleet.replicas["istiod-b"].address)
     assert proxies(await fleet.run(*words, KUBECONFIG=fleet.kubeconfig)) == ["cups-1.shop"]

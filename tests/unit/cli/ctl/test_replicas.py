@@ -67,6 +67,7 @@ class Replica(http.server.ThreadingHTTPServer):
             "/debug/connections": {"totalClients": 0},
             "/debug/clusterz": [{"id": "east", "secretName": "", "syncStatus": "synced"}],
             "/debug/rollout": ROLLOUT,
+            "/version": "1-unknown-unknown",
         }[path]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -35,3 +36,17 @@ def test_version_of_an_unreachable_control_plane(run: Run, pages: dict[str, Any]
         f"client version: {build_info().version}",
         "control plane version: nobody answers",
     ]
+
+
+def test_versions_have_the_fields_of_istioctl(run: Run, pages: dict[str, Any]) -> None:
+    pages["version"] = "2-abc-Clean"
+    pages["syncz"] = [
+        {"proxy": name, "istio_version": "1.32.0", "proxy_type": kind}
+        for name, kind in (("in.a", "router"), ("web.a", "sidecar"), ("way.a", "waypoint"))
+    ]
+    value = json.loads(run("version", "-o", "json"))
+    info = {"version": "2", "revision": "abc", "status": "Clean", "tag": "2"}
+    assert value["meshVersion"] == [{"Component": "pilot", "Revision": "unknown", "Info": info}]
+    assert value["clientVersion"]["version"] == value["clientVersion"]["tag"] == build_info().version
+    assert [proxy["Type"] for proxy in value["dataPlaneVersion"]] == ["gateway", "sidecar", "waypoint"]
+    assert "control plane version: 2-abc-Clean" in run("version").splitlines()

@@ -67,11 +67,11 @@ async def cluster() -> AsyncIterator[ApiServer]:
     await server.stop()
 
 
-async def compare(cluster: ApiServer, *pods: dict[str, Any]) -> InjectionReport:
+async def compare(cluster: ApiServer, *pods: dict[str, Any], revision: str = "") -> InjectionReport:
     client = client_of(cluster)
     objects = ObjectClient(client, "shadow", random.Random(), dry_run=True)
     try:
-        return await compare_injection(objects, mesh_of(""), pods, "istio-system", "")
+        return await compare_injection(objects, mesh_of(""), pods, "istio-system", revision)
     finally:
         await client.close()
 
@@ -123,3 +123,15 @@ async def test_pods_of_another_revision_are_named(cluster: ApiServer) -> None:
     assert report == InjectionReport(
         0, 0, [], {"1 workload of the revision canary": "-r canary compares them with its control plane"}
     )
+
+
+async def test_pods_of_the_named_revision_are_compared(cluster: ApiServer) -> None:
+    """The label of the revision and the address of its control plane follow from the values of its injector."""
+    values = yaml.safe_dump({"revision": "canary", "global": {"istioNamespace": "istio-system"}})
+    meta = {"name": "istio-sidecar-injector-canary", "namespace": "istio-system"}
+    cluster.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"values": values}})
+    pod = injected_pod()
+    pod["metadata"]["annotations"]["istio.io/rev"] = "canary"
+    (address,) = (row for row in proxy_of(pod)["env"] if row["name"] == "CA_ADDR")
+    address["value"] = "istiod-canary.istio-system.svc:15012"
+    assert await compare(cluster, pod, revision="canary") == InjectionReport(1, 1, [], {})

@@ -53,6 +53,14 @@ class InCluster:
         server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
         return Access(server, f"Bearer {token}", TlsFiles(f"{SERVICE_ACCOUNT}/ca.crt"))
 
+    def namespace(self) -> str:
+        """Return the namespace of the Pod, or "" if it is unknown."""
+        try:
+            with open(f"{SERVICE_ACCOUNT}/namespace", encoding="utf-8") as file:
+                return file.read().strip()
+        except (OSError, UnicodeDecodeError):
+            return ""
+
 
 class KubeconfigFile:
     """A kubeconfig file, or several files separated by colons. If `context` is "", the current context is used."""
@@ -84,6 +92,13 @@ class KubeconfigFile:
             if access is not None:
                 return access
         return await self._load_with_package(path)
+
+    def namespace(self) -> str:
+        """Return the namespace of the context, or "" if it has none. Raise ConfigurationError if a file is invalid."""
+        files = filter(os.path.isfile, os.path.expanduser(self._path).split(os.pathsep))
+        contents = [_parse(file) for file in files]
+        context, _ = _entry(contents, "contexts", "context", self._context or _current_context(contents))
+        return str((context or {}).get("namespace") or "")
 
     async def _load_with_package(self, path: str) -> Access:
         from kubernetes.aio import config
@@ -197,7 +212,7 @@ def _find_fault(contents: list[dict[str, Any]], context: str, folders: list[str]
     The entries of the context, its cluster and its user are the first ones of the name in all files. Paths are relative
     to the folder of the file that contains them.
     """
-    name = context or next((str(c["current-context"]) for c in contents if c.get("current-context")), "")
+    name = context or _current_context(contents)
     selected, _ = _entry(contents, "contexts", "context", name)
     for section, field in (("clusters", "cluster"), ("users", "user")):
         reference = (selected or {}).get(field)
@@ -216,6 +231,11 @@ def _find_fault(contents: list[dict[str, Any]], context: str, folders: list[str]
             if fault := _file_fault(entry or {}, file, folders[index]):
                 return f"{section}[{reference}].{field}.{fault}"
     return ""
+
+
+def _current_context(contents: list[dict[str, Any]]) -> str:
+    """Return the name of the current context, which is that of the first file that has one, or ""."""
+    return next((str(content["current-context"]) for content in contents if content.get("current-context")), "")
 
 
 def _entries(content: Mapping[str, Any], section: str) -> list[Mapping[str, Any]]:

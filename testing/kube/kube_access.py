@@ -63,22 +63,23 @@ def make_rng(seed: int) -> random.Random:
     return random.Random(seed)
 
 
-def kubeconfig(server: ApiServer, token: str = ADMIN, roots: str = "") -> dict[str, Any]:
-    """Return a kubeconfig for the server. `roots` is its certificate in base64."""
+def kubeconfig(server: ApiServer, token: str = ADMIN, roots: str = "", namespace: str = "") -> dict[str, Any]:
+    """Return a kubeconfig for the server. `roots` is its certificate in base64, and `namespace` that of the context."""
     authority = {"certificate-authority-data": roots} if roots else {}
+    place = {"namespace": namespace} if namespace else {}
     return {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "test",
         "clusters": [{"name": "test", "cluster": {"server": server.url, **authority}}],
         "users": [{"name": "test", "user": {"token": token}}],
-        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"} | place}],
     }
 
 
-def write_kubeconfig(server: ApiServer, path: pathlib.Path, roots: str = "") -> pathlib.Path:
+def write_kubeconfig(server: ApiServer, path: pathlib.Path, roots: str = "", namespace: str = "") -> pathlib.Path:
     """Write a kubeconfig for an administrator, and return its path."""
-    path.write_text(yaml.safe_dump(kubeconfig(server, roots=roots)))
+    path.write_text(yaml.safe_dump(kubeconfig(server, roots=roots, namespace=namespace)))
     return path
 
 

@@ -26,6 +26,9 @@ MANAGER = "istio-operator"
 _OPTIONS = "pilotctl.options"
 """Key of options in the `meta` of contexts, which a group shares with its commands."""
 _DEFAULT_PATH = "~/.kube/config"
+_DEFAULT_NAMESPACE = "default"
+NAMESPACE_DEFAULT = f"default: that of the kubeconfig context, or {_DEFAULT_NAMESPACE}"
+"""What `default_namespace` returns, for the help of options."""
 
 
 class Cluster:
@@ -129,6 +132,19 @@ def selected_cluster(ctx: click.Context) -> Cluster:
     return Cluster(_credentials(kubeconfig, context), kubeconfig, timeout)
 
 
+def default_namespace() -> str:
+    """Return the namespace of names without one in the current command: that of the kubeconfig context, or default.
+
+    Raise CommandError if the kubeconfig is invalid.
+    """
+    ctx = click.get_current_context()
+    try:
+        credentials = _credentials(remembered(ctx, "kubeconfig") or "", remembered(ctx, "context") or "")
+        return credentials.namespace() or _DEFAULT_NAMESPACE
+    except KubeError as error:
+        raise CommandError(str(error)) from error
+
+
 def has_kubeconfig() -> bool:
     """Return whether there is a kubeconfig at the default place."""
     return bool(os.environ.get("KUBECONFIG")) or os.path.exists(os.path.expanduser(_DEFAULT_PATH))
@@ -144,7 +160,7 @@ def _timeout(text: str | None) -> float | None:
     return seconds
 
 
-def _credentials(kubeconfig: str, context: str) -> Credentials:
+def _credentials(kubeconfig: str, context: str) -> InCluster | KubeconfigFile:
     path = kubeconfig or os.environ.get("KUBECONFIG") or _DEFAULT_PATH
     if (
         not kubeconfig

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import click
 
 from pilot.cli.ctl.client import CommandError
+from pilot.cli.ctl.cluster import default_namespace
 from pilot.cli.ctl.object_reference import ObjectArgument, parse_objects
 from pilot.cli.ctl.output import TextTable
 from pilot.cli.ctl.replicas import Replicas
@@ -39,14 +40,21 @@ class Target(NamedTuple):
 
 
 def named_targets(arguments: Sequence[str], namespace: str) -> list[Target]:
-    """Return the targets that arguments name.
+    """Return the targets that arguments name. `namespace` is that of all names, or "".
 
     Raise BadParameter as `parse_objects` does, and UsageError if one is a workload, such as a Deployment.
     """
     references = parse_objects(arguments, namespace)
     for one in references:
         _refuse_workload(one)
-    return [Target({name: text for name, text in one._asdict().items() if text}) for one in references]
+    return [Target({name: text for name, text in _place(one)._asdict().items() if text}) for one in references]
+
+
+def _place(one: ObjectArgument) -> ObjectArgument:
+    """Return the argument with the default namespace, unless it has another one or its kind has none."""
+    kinds = CATALOGUE.named(one.kind)
+    is_namespaced = any(kind.namespaced for kind in kinds) or not kinds
+    return one if one.namespace or not is_namespaced else one._replace(namespace=default_namespace())
 
 
 def _refuse_workload(one: ObjectArgument) -> None:

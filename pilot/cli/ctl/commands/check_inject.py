@@ -9,7 +9,7 @@ import click
 
 from pilot.cli.ctl.analyzers.selectors import WebhookSelectors
 from pilot.cli.ctl.client import CommandError
-from pilot.cli.ctl.cluster import Cluster, with_cluster
+from pilot.cli.ctl.cluster import NAMESPACE_DEFAULT, Cluster, default_namespace, with_cluster
 from pilot.cli.ctl.command import with_output
 from pilot.cli.ctl.output import CommandResult, TextTable
 from pilot.cli.ctl.request_texts import ANY_NAMESPACE
@@ -28,7 +28,9 @@ _PREVENTING = {"istio-injection": "disabled", "sidecar.istio.io/inject": "false"
 
 @click.command()
 @click.argument("name", required=False, metavar="[KIND/]NAME[.NAMESPACE]")
-@click.option("-n", "--namespace", type=ANY_NAMESPACE, default="", help="namespace of the workload (default: default)")
+@click.option(
+    "-n", "--namespace", type=ANY_NAMESPACE, default="", help=f"namespace of the workload ({NAMESPACE_DEFAULT})"
+)
 @click.option("-l", "--labels", default="", metavar="NAME=VALUE,…", help="check a Pod with these labels instead")
 @with_output
 @with_cluster
@@ -39,7 +41,7 @@ def check_inject(cluster: Cluster, name: str | None, namespace: str, labels: str
     """
     if (name is None) == (not labels):
         raise click.UsageError("specify either a workload or --labels")
-    workload = parse_workload(name or "", namespace or "default")
+    workload = parse_workload(name or "", namespace or default_namespace())
 
     async def work(objects: ObjectClient, _: ObjectClient) -> list[Plain]:
         around = await objects.get(ResourceKey(VersionedKind("v1", "Namespace"), "", workload.namespace))

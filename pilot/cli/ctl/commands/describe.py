@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from pilot.cli.ctl.cluster import NAMESPACE_DEFAULT, default_namespace
 from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.commands.service_parts import reason_lines, service_parts
 from pilot.cli.ctl.completions import complete_namespaces, complete_proxies
@@ -21,7 +22,12 @@ SERVICE = ("svc", "service")
 @click.argument("proxy", shell_complete=complete_proxies)
 @click.argument("more", nargs=-1, metavar="")
 @click.option(
-    "-n", "--namespace", type=ANY_NAMESPACE, default="", help="namespace of PROXY", shell_complete=complete_namespaces
+    "-n",
+    "--namespace",
+    type=ANY_NAMESPACE,
+    default="",
+    help=f"namespace of PROXY, or of a service ({NAMESPACE_DEFAULT})",
+    shell_complete=complete_namespaces,
 )
 @with_output
 @with_client
@@ -54,7 +60,7 @@ def _service_name(text: str, namespace: str) -> tuple[str, str]:
     name, _, rest = text.partition(".")
     place = rest.partition(".")[0]
     if place == rest and (not namespace or namespace == place):
-        return name, place or "default"
+        return name, place or default_namespace()
     return text, namespace or place
 
 

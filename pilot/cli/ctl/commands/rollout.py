@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from pilot.cli.ctl.cluster import NAMESPACE_DEFAULT
 from pilot.cli.ctl.command import AliasGroup, with_client, with_output
 from pilot.cli.ctl.completions import complete_namespaces
 from pilot.cli.ctl.output import CommandResult, TextTable, fit, fold, shorten
@@ -41,7 +42,13 @@ def rollout() -> None:
 
 @rollout.command()
 @click.argument("objects", nargs=-1, required=True, metavar="KIND/NAME...")
-@click.option("-n", "--namespace", default="", help="namespace of the objects", shell_complete=complete_namespaces)
+@click.option(
+    "-n",
+    "--namespace",
+    default="",
+    help=f"namespace of the objects ({NAMESPACE_DEFAULT})",
+    shell_complete=complete_namespaces,
+)
 @with_output
 @with_client
 def status(client: Replicas, objects: tuple[str, ...], namespace: str) -> CommandResult:

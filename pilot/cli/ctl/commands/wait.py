@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
 
 from pilot.cli.ctl.client import CommandError
-from pilot.cli.ctl.cluster import Cluster, with_cluster
+from pilot.cli.ctl.cluster import NAMESPACE_DEFAULT, Cluster, default_namespace, with_cluster
 from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.completions import complete_namespaces
 from pilot.cli.ctl.durations import parse_seconds
@@ -21,6 +21,7 @@ from pilot.config.catalogue import CATALOGUE
 from pilot.config.group_kind import GroupKind
 from pilot.config.object import Object
 from pilot.ingest.analysis import read_objects
+from pilot.ingest.decode import listed_objects
 from pilot.ingest.fingerprint import fingerprint
 
 CONDITIONS = ("delivered", "distribution", "delete")
@@ -56,7 +57,7 @@ class _Condition(click.Choice):  # type: ignore[type-arg]  # generic only since 
     "--namespace",
     type=ANY_NAMESPACE,
     default="",
-    help="namespace of the objects",
+    help=f"namespace of the objects ({NAMESPACE_DEFAULT})",
     shell_complete=complete_namespaces,
 )
 @click.option("--timeout", default="60s", show_default=True, metavar="DURATION", help="maximum duration of the command")
@@ -113,8 +114,22 @@ def _targets_in(files: Sequence[str], namespace: str) -> list[Target]:
         rows = [row for _, _, row in objects.edits if isinstance(row, Object)]
         if not rows:
             raise CommandError(f"{name} contains no objects of kinds that a mesh uses")
-        targets += [_target_of(row, namespace) for row in rows]
+        unplaced = _without_namespace(document.plain for _, document in objects.documents)
+        for row in rows:
+            is_unplaced = (row.kind.name, row.name) in unplaced
+            targets.append(_target_of(row, (namespace or default_namespace()) if is_unplaced else row.namespace))
     return targets
+
+
+def _without_namespace(documents: Iterable[Any]) -> set[tuple[str, str]]:
+    """Return the kinds and names of the objects in documents that have no namespace."""
+    objects = (item for plain in documents for _, item in listed_objects(plain, "") if isinstance(item, dict))
+    metadata = ((str(item.get("kind")), item.get("metadata")) for item in objects)
+    return {
+        (kind, str(fields.get("name")))
+        for kind, fields in metadata
+        if isinstance(fields, dict) and not fields.get("namespace")
+    }
 
 
 def _target_of(row: Object[Any], namespace: str) -> Target:
@@ -123,7 +138,7 @@ def _target_of(row: Object[Any], namespace: str) -> Target:
     version = f"{row.kind.group}/{kind.versions[0]}" if row.kind.group else kind.versions[0]
     query = {"kind": _kind_text(row.kind), "name": row.name, "fingerprint": fingerprint(row)}
     if kind.namespaced:
-        query["namespace"] = namespace if namespace and row.namespace == "default" else row.namespace
+        query["namespace"] = namespace
     return Target(query, version)
 
 

@@ -11,7 +11,7 @@ import click
 import yaml
 
 from pilot.cli.ctl.client import CommandError
-from pilot.cli.ctl.cluster import Cluster, with_cluster
+from pilot.cli.ctl.cluster import NAMESPACE_DEFAULT, Cluster, default_namespace, with_cluster
 from pilot.cli.ctl.command import AliasGroup, with_output
 from pilot.cli.ctl.durations import parse_seconds
 from pilot.cli.ctl.output import CommandResult, TextTable, write
@@ -35,7 +35,7 @@ _POLL = 0.5
 """Seconds between two looks at the status of a waypoint."""
 _name = click.option("--name", type=OBJECT_NAME, default="waypoint", show_default=True, help="name of the waypoint")
 _namespace = click.option(
-    "-n", "--namespace", type=NAMESPACE_NAME, default="default", show_default=True, help="namespace of the waypoint"
+    "-n", "--namespace", type=NAMESPACE_NAME, help=f"namespace of the waypoint ({NAMESPACE_DEFAULT})"
 )
 _everywhere = click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="waypoints in all namespaces")
 
@@ -46,10 +46,9 @@ def waypoint() -> None:
 
 
 def _described(function: Function) -> Function:
-    """Add the options that describe a waypoint to a command."""
+    """Add the options that describe a waypoint to a command, except for its namespace."""
     options = (
         _name,
-        _namespace,
         click.option("--for", "traffic", type=click.Choice(TRAFFIC), help="traffic that the waypoint handles"),
         click.option("-r", "--revision", default="", help="revision of the control plane of the waypoint"),
     )
@@ -67,13 +66,17 @@ def _waiting(function: Function) -> Function:
 
 @waypoint.command()
 @_described
-def generate(name: str, namespace: str, traffic: str | None, revision: str) -> None:
+@click.option(
+    "-n", "--namespace", type=NAMESPACE_NAME, help="namespace of the waypoint (default: that of kubectl apply)"
+)
+def generate(name: str, namespace: str | None, traffic: str | None, revision: str) -> None:
     """Print the Gateway of a waypoint."""
     write(yaml.safe_dump(_gateway(name, namespace, traffic, revision), sort_keys=False).rstrip("\n"))
 
 
 @waypoint.command("apply")
 @_described
+@_namespace
 @click.option("--enroll-namespace", "enroll", is_flag=True, help="label the namespace, so that it uses the waypoint")
 @click.option("--overwrite", is_flag=True, help="with --enroll-namespace, replace the waypoint of the namespace")
 @_waiting
@@ -81,7 +84,7 @@ def generate(name: str, namespace: str, traffic: str | None, revision: str) -> N
 def apply(
     cluster: Cluster,
     name: str,
-    namespace: str,
+    namespace: str | None,
     traffic: str | None,
     revision: str,
     enroll: bool,
@@ -91,6 +94,7 @@ def apply(
 ) -> None:
     """Create or change a waypoint."""
     seconds = parse_seconds(timeout, _TIMEOUT)
+    namespace = namespace or default_namespace()
     gateway = _gateway(name, namespace, traffic, revision)
 
     async def work(objects: ObjectClient, _: ObjectClient) -> None:
@@ -113,9 +117,10 @@ def apply(
 @_everywhere
 @with_output
 @with_cluster
-def list_waypoints(cluster: Cluster, namespace: str, everywhere: bool) -> CommandResult:
+def list_waypoints(cluster: Cluster, namespace: str | None, everywhere: bool) -> CommandResult:
     """List waypoints."""
-    gateways = cluster.run(lambda objects, _: _waypoints(objects, "" if everywhere else namespace))
+    place = "" if everywhere else namespace or default_namespace()
+    gateways = cluster.run(lambda objects, _: _waypoints(objects, place))
     head = ("NAMESPACE", "NAME", "REVISION", "TRAFFIC TYPE", "PROGRAMMED")
     rows = [
         (
@@ -137,13 +142,16 @@ def list_waypoints(cluster: Cluster, namespace: str, everywhere: bool) -> Comman
 @_waiting
 @with_output
 @with_cluster
-def status(cluster: Cluster, name: str, namespace: str, everywhere: bool, wait: bool, timeout: str) -> CommandResult:
+def status(
+    cluster: Cluster, name: str, namespace: str | None, everywhere: bool, wait: bool, timeout: str
+) -> CommandResult:
     """Show the status conditions of waypoints."""
     seconds = parse_seconds(timeout, _TIMEOUT)
+    place = "" if everywhere else namespace or default_namespace()
 
     async def work(objects: ObjectClient, _: ObjectClient) -> list[Plain]:
         def read() -> Awaitable[list[Plain]]:
-            return _waypoints(objects, "" if everywhere else namespace, name)
+            return _waypoints(objects, place, name)
 
         if wait:
             await asyncio.gather(*(_wait(objects, resource_key(gateway), seconds) for gateway in await read()))
@@ -169,35 +177,40 @@ def status(cluster: Cluster, name: str, namespace: str, everywhere: bool, wait: 
 @click.option("--all", "everything", is_flag=True, help="delete all waypoints in the namespace")
 @click.option("-r", "--revision", default="", help="delete all waypoints of this revision in the namespace")
 @with_cluster
-def delete(cluster: Cluster, names: tuple[str, ...], namespace: str, everything: bool, revision: str) -> None:
+def delete(cluster: Cluster, names: tuple[str, ...], namespace: str | None, everything: bool, revision: str) -> None:
     """Delete waypoints by their NAMES, or all of them."""
     if bool(names) == bool(everything or revision):
         raise click.UsageError("specify either NAMES, --all or --revision")
+    place = namespace or default_namespace()
 
     async def work(objects: ObjectClient, _: ObjectClient) -> None:
         present = [
             str(gateway["metadata"]["name"])
-            for gateway in await _waypoints(objects, namespace)
+            for gateway in await _waypoints(objects, place)
             if not revision or _labels(gateway).get(REVISION) == revision
         ]
         for name in names or present:
-            exists = name in present and await objects.delete(ResourceKey(GATEWAY, namespace, name))
-            click.echo(f"waypoint {namespace}/{name} {'deleted' if exists else 'not found'}")
+            exists = name in present and await objects.delete(ResourceKey(GATEWAY, place, name))
+            click.echo(f"waypoint {place}/{name} {'deleted' if exists else 'not found'}")
         if not names and not present:
             of = f" of the revision {revision}" if revision else ""
-            click.echo(f"No waypoints{of} in the namespace {namespace}: nothing was deleted.")
+            click.echo(f"No waypoints{of} in the namespace {place}: nothing was deleted.")
 
     cluster.run(work)
 
 
-def _gateway(name: str, namespace: str, traffic: str | None, revision: str) -> Plain:
+def _gateway(name: str, namespace: str | None, traffic: str | None, revision: str) -> Plain:
     if name == "none":
         raise click.BadParameter("'none' is reserved for objects without a waypoint", param_hint="'--name'")
     labels = ({FOR: traffic} if traffic else {}) | ({REVISION: revision} if revision else {})
     return {
         "apiVersion": GATEWAY.api_version,
         "kind": GATEWAY.name,
-        "metadata": ({"labels": labels} if labels else {}) | {"name": name, "namespace": namespace},
+        "metadata": {
+            **({"labels": labels} if labels else {}),
+            "name": name,
+            **({"namespace": namespace} if namespace else {}),
+        },
         "spec": {
             "gatewayClassName": CLASS,
             "listeners": [{"name": "mesh", "port": 15008, "protocol": "HBONE"}],

@@ -9,9 +9,10 @@ from typing import Any
 
 import click
 import pytest
+import yaml
 from click.testing import CliRunner
 
-from pilot.cli.ctl.cluster import MANAGER, Cluster, confirm
+from pilot.cli.ctl.cluster import MANAGER, Cluster, confirm, default_namespace, with_cluster_options
 from pilot.kube.api_access import InCluster, KubeconfigFile
 from pilot.kube.object_client import ObjectClient
 
@@ -74,3 +75,25 @@ def test_confirmation_prompt(stdin: str, skip: bool, error: str | None) -> None:
     result = CliRunner().invoke(prompt, input=stdin)
     assert (result.exit_code, result.stdout) == (1 if error else 0, "")
     assert ("Continue? [y/N]" in result.stderr, error is None or error in result.stderr) == (not skip, True)
+
+
+CONTEXTS = {
+    "current-context": "east",
+    "contexts": [{"name": "east", "context": {"namespace": "shop"}}, {"name": "west", "context": {"cluster": "west"}}],
+}
+
+
+@pytest.mark.parametrize(("words", "expected"), [((), "shop"), (("--context", "west"), "default")])
+def test_the_default_namespace_is_that_of_the_context(
+    words: tuple[str, ...], expected: str, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(CONTEXTS))
+
+    @click.command()
+    @with_cluster_options
+    def command() -> None:
+        click.echo(default_namespace())
+
+    result = CliRunner().invoke(command, ["-c", str(tmp_path / "kubeconfig"), *words])
+    assert result.output == f"{expected}\n"
+    assert CliRunner().invoke(command).output == "default\n"

@@ -97,3 +97,9 @@ async def test_mistakes_are_named(shell: Shell, words: tuple[str, ...], message:
     result = await shell("check-inject", *words)
     assert result.exit_code != 0
     assert message in result.stderr
+
+
+async def test_the_default_namespace_is_that_of_the_context(shell: Shell, tmp_path: pathlib.Path) -> None:
+    in_shop = Shell(shell.server, tmp_path, "shop")
+    assert "injector-a" in await verdicts(in_shop, "deployment/tea")
+    assert "there is no pod shop/tea" in (await in_shop("check-inject", "tea")).stderr

@@ -36,9 +36,9 @@ MINIMAL = ["--set", "profile=minimal", *LIGHT]
 class Shell:
     """Runs commands with the kubeconfig of a server."""
 
-    def __init__(self, server: ApiServer, folder: pathlib.Path) -> None:
+    def __init__(self, server: ApiServer, folder: pathlib.Path, namespace: str = "") -> None:
         self.server = server
-        self._config = str(write_kubeconfig(server, folder / "kubeconfig"))
+        self._config = str(write_kubeconfig(server, folder / "kubeconfig", namespace=namespace))
 
     async def __call__(self, *words: str, stdin: str | None = None) -> Result:
         """Return the result of a command. `stdin` answers its prompts."""

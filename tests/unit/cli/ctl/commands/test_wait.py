@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
 from rich.text import Text
 
 from pilot.cli.pilotctl import main
@@ -243,3 +244,19 @@ def test_rejections_because_of_another_object_leave_the_delivery_incomplete(
         assert main(["--address", first.address, "rollout", "status", "virtualservice/tea", "-n", "shop"]) == 0
         _, row, *_ = capsys.readouterr().out.splitlines()
         assert row.endswith(f" {state}")
+
+
+def test_the_default_namespace_is_that_of_the_context(
+    replicas: tuple[Rollouts, Rollouts, list[str]], tmp_path: pathlib.Path
+) -> None:
+    first, _, addresses = replicas
+    context = {"name": "east", "context": {"namespace": "bar"}}
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump({"current-context": "east", "contexts": [context]}))
+    explicit = FILE.replace("namespace: shop", "namespace: default").replace("name: tea", "name: cup")
+    (tmp_path / "tea.yaml").write_text(f"{FILE.replace(', namespace: shop', '')}---\n{explicit}")
+    options = ("-c", str(tmp_path / "kubeconfig"))
+    assert main([*addresses, "wait", "-f", str(tmp_path / "tea.yaml"), *options]) == 0
+    assert {(one["name"], one["namespace"]) for one in first.queries} == {("tea", "bar"), ("cup", "default")}
+    first.queries.clear()
+    assert main([*addresses, "rollout", "status", "vs/tea", "gatewayclass/istio", *options]) == 0
+    assert [query.get("namespace") for query in first.queries] == ["bar", None]

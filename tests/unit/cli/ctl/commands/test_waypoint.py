@@ -103,3 +103,17 @@ async def test_a_timeout_without_a_unit_is_an_error(shell: Shell) -> None:
     result = await shell("waypoint", "apply", "-n", "shop", "--wait", "--waypoint-timeout", "10")
     assert result.exit_code == 2
     assert "did you mean 10s?" in result.stderr
+
+
+async def test_the_default_namespace_is_that_of_the_context(shell: Shell, tmp_path: pathlib.Path) -> None:
+    in_shop = Shell(shell.server, tmp_path, "shop")
+    assert (await in_shop("waypoint", "apply")).stdout == "✅ waypoint shop/waypoint applied\n"
+    assert len((await in_shop("waypoint", "list")).stdout.splitlines()) == 2
+    assert len((await in_shop("waypoint", "status")).stdout.splitlines()) == 2
+    assert (await in_shop("waypoint", "list", "-n", "bar")).stdout == "No waypoints found.\n"
+    assert (await in_shop("waypoint", "delete", "waypoint")).stdout == "waypoint shop/waypoint deleted\n"
+
+
+def test_a_generated_gateway_has_no_namespace_by_default() -> None:
+    result = CliRunner().invoke(pilotctl, ["waypoint", "generate"])
+    assert yaml.safe_load(result.stdout)["metadata"] == {"name": "waypoint"}

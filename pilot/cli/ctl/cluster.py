@@ -28,7 +28,7 @@ _OPTIONS = "pilotctl.options"
 _DEFAULT_PATH = "~/.kube/config"
 _DEFAULT_NAMESPACE = "default"
 NAMESPACE_DEFAULT = f"default: that of the kubeconfig context, or {_DEFAULT_NAMESPACE}"
-"""What `default_namespace` returns, for the help of options."""
+"""The namespace of `default_namespace`, for the help of options."""
 
 
 class Cluster:

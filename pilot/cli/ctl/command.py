@@ -68,7 +68,8 @@ class AliasGroup(click.Group):
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
             ctx.fail(f"No such command {name!r}{self._command_hint(ctx, args) or '.'}")
-        return super().resolve_command(ctx, args)
+        resolved, command, rest = super().resolve_command(ctx, args)
+        return resolved, command, rest if command is None else _plain_flags(ctx, command, rest)
 
     def _command_hint(self, ctx: click.Context, args: Sequence[str]) -> str:
         """Return a hint on the command that is meant by arguments, the first of which is no command."""
@@ -169,6 +170,33 @@ class LazyGroup(AliasGroup):
     def _short_help(self, ctx: click.Context, name: str) -> str:
         command = self.get_command(ctx, name)
         return command.get_short_help_str(limit=100) if command else ""
+
+
+def _plain_flags(ctx: click.Context, command: click.Command, words: list[str]) -> list[str]:
+    """Return the arguments of a command without the values of flags: --wait for --wait=true.
+
+    For --wait=false, return --no-wait, or remove --wait if there is no such option. Raise BadParameter for another
+    value.
+    """
+    flags = {
+        name: option
+        for option in command.params
+        if isinstance(option, click.Option) and option.is_bool_flag
+        for name in option.opts
+    }
+    plain: list[str] = []
+    for index, word in enumerate(words):
+        if word == "--":
+            return plain + words[index:]
+        name, equals, value = word.partition("=")
+        option = flags.get(name) if equals else None
+        if option is None:
+            plain.append(word)
+        elif click.BOOL.convert(value, option, ctx):
+            plain.append(name)
+        else:
+            plain = [*(one for one in plain if one not in option.opts), *option.secondary_opts[:1]]
+    return plain
 
 
 def _longest_name(parameter: click.Parameter | None) -> str:

@@ -17,9 +17,10 @@ from pilot.lib.build_info import UNKNOWN, BuildInfo, build_info
 
 @click.command()
 @click.option("--remote/--no-remote", default=True, help="also query the control plane (default)")
+@click.option("-s", "--short/--no-short", default=True, help="omit the commit of pilotctl (default)")
 @with_output
 @with_client
-def version(client: Replicas, remote: bool) -> CommandResult:
+def version(client: Replicas, remote: bool, short: bool) -> CommandResult:
     """Show the versions of pilotctl, the control plane and its connected proxies."""
     versions: dict[str, Any] = {"clientVersion": _info(build_info())}
     fault = ""
@@ -39,7 +40,7 @@ def version(client: Replicas, remote: bool) -> CommandResult:
             ]
         except CommandError as error:
             fault = error.message
-    return CommandResult(versions, _parts(versions, fault))
+    return CommandResult(versions, _parts(versions, fault, short))
 
 
 def _info(build: BuildInfo) -> dict[str, str]:
@@ -53,8 +54,8 @@ def _type(status: dict[str, Any]) -> str:
     return "gateway" if kind == "router" else kind
 
 
-def _parts(versions: dict[str, Any], fault: str) -> Iterator[str]:
-    yield f"client version: {versions['clientVersion']['version']}"
+def _parts(versions: dict[str, Any], fault: str, short: bool) -> Iterator[str]:
+    yield f"client version: {build_info().version if short else build_info()}"
     infos = (server["Info"] for server in versions.get("meshVersion", ()))
     builds = (BuildInfo(info["version"], info["revision"], info["status"]) for info in infos)
     for build in dict.fromkeys(map(str, builds)):

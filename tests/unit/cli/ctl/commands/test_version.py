@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from typing import Any
 
 import pytest
 
 from pilot.cli.ctl.client import CommandError
-from pilot.lib.build_info import build_info
+from pilot.lib.build_info import BuildInfo, build_info
 from tests.unit.cli.ctl.conftest import Run
+
+version = import_module("pilot.cli.ctl.commands.version")
 
 
 @pytest.mark.parametrize(
@@ -50,3 +53,9 @@ def test_versions_have_the_fields_of_istioctl(run: Run, pages: dict[str, Any]) -
     assert value["clientVersion"]["version"] == value["clientVersion"]["tag"] == build_info().version
     assert [proxy["Type"] for proxy in value["dataPlaneVersion"]] == ["gateway", "sidecar", "waypoint"]
     assert "control plane version: 2-abc-Clean" in run("version").splitlines()
+
+
+def test_the_long_version_has_the_commit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(version, "build_info", lambda: BuildInfo("1.0.0", "abc", "Clean"))
+    assert run("version", "--remote=false", "-s") == "client version: 1.0.0\n"
+    assert run("version", "--remote=false", "--short=false") == "client version: 1.0.0-abc-Clean\n"

@@ -37,10 +37,14 @@ class Forwarding:
 
     def close(self) -> None:
         """Close all ports and connections."""
-        self._run(self._close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        # The coroutine is created on the loop: one of this thread might never be awaited after a second Ctrl-C.
+        self._loop.call_soon_threadsafe(self._start_close)
         self._thread.join()
         self._loop.close()
+
+    def _start_close(self) -> None:
+        closing = self._loop.create_task(self._close())
+        closing.add_done_callback(lambda _: self._loop.stop())
 
     async def _close(self) -> None:
         await self._forwards.aclose()

@@ -10,10 +10,12 @@ from typing import NamedTuple
 import click
 
 from pilot.cli.ctl.client import CommandError
-from pilot.cli.ctl.cluster import Cluster, has_kubeconfig, remembered, with_cluster
+from pilot.cli.ctl.cluster import Cluster, default_namespace, has_kubeconfig, remembered, with_cluster
 from pilot.cli.ctl.connection import SYSTEM
 from pilot.cli.ctl.envoy import ADMIN_PORT
 from pilot.cli.ctl.forwarding import find_pods, forward
+from pilot.cli.ctl.request_texts import ANY_NAMESPACE
+from pilot.cli.ctl.workload_name import find_workload_pod, parse_workload
 
 
 class Site(NamedTuple):
@@ -40,34 +42,45 @@ PROXIES = ("envoy", "proxy")
 
 @click.command()
 @click.argument("site", default="istiod", type=click.Choice((*SITES, *PROXIES)))
-@click.argument("pod", required=False)
+@click.argument("pod", required=False, metavar="[[KIND/]NAME[.NAMESPACE]]")
 @click.option("-i", "--istioNamespace", "system", default=SYSTEM, show_default=True, help="namespace of the component")
+@click.option(
+    "-n",
+    "--namespace",
+    type=ANY_NAMESPACE,
+    default="",
+    help="namespace of the Pods (default: that of the component; of proxies, that of the context or default)",
+)
 @click.option("-l", "--selector", default="", help="labels of the Pods, instead of those of SITE")
 @click.option("--browser/--no-browser", default=True, help="open the first address in a browser (default)")
 @with_cluster
-def dashboard(cluster: Cluster, site: str, pod: str | None, system: str, selector: str, browser: bool) -> None:
+def dashboard(
+    cluster: Cluster, site: str, pod: str | None, system: str, namespace: str, selector: str, browser: bool
+) -> None:
     """Forward the web interface of SITE to this machine until Ctrl-C.
 
-    Each running Pod of SITE, such as each replica of istiod, has an address of its own. `dashboard envoy POD.NAMESPACE`
-    forwards the admin interface of a proxy.
+    Each running Pod of SITE, such as each replica of istiod, has an address of its own. NAME selects one Pod, or the
+    first one of a workload such as deployment/web. `dashboard envoy POD.NAMESPACE` forwards the admin interface of a
+    proxy, and `dashboard envoy -l NAME=VALUE` those of the Pods with a label.
     """
     ctx = click.get_current_context()
     if not (remembered(ctx, "kubeconfig") or has_kubeconfig() or "KUBERNETES_SERVICE_HOST" in os.environ):
         raise CommandError(f"dashboards forward Pods of a cluster, and there is no kubeconfig{_local_hint(site)}")
-    if site in PROXIES:
-        name, _, namespace = (pod or "").partition(".")
-        if not name:
-            raise click.UsageError("specify POD.NAMESPACE")
-        port, path, pods = ADMIN_PORT, "", [(namespace or "default", name)]
-    else:
-        labels, port, path = SITES[site]
-        pods = [(system, str(plain["metadata"]["name"])) for plain in find_pods(cluster, system, selector or labels)]
-        if not pods:
-            raise CommandError(f"no running Pod in the namespace {system} has the labels {selector or labels}")
+    if pod and selector:
+        raise click.UsageError("NAME and --selector are mutually exclusive")
+    labels, port, path = Site("", ADMIN_PORT) if site in PROXIES else SITES[site]
+    labels = selector or labels
+    if not (pod or labels):
+        raise click.UsageError("specify POD.NAMESPACE or --selector")
+    place = namespace or (default_namespace() if site in PROXIES else system)
+    pods = [find_workload_pod(cluster, parse_workload(pod, place))] if pod else find_pods(cluster, place, labels)
+    if not pods:
+        raise CommandError(f"no running Pod in the namespace {place} has the labels {labels}")
+    keys = [(str(plain["metadata"]["namespace"]), str(plain["metadata"]["name"])) for plain in pods]
     forwarding = forward(ctx, cluster)
-    addresses = [f"http://127.0.0.1:{forwarding.open(*key, port).port}{path}" for key in pods]
-    for (namespace, name), address in zip(pods, addresses, strict=True):
-        click.echo(f"{address}   {name}.{namespace}")
+    addresses = [f"http://127.0.0.1:{forwarding.open(*key, port).port}{path}" for key in keys]
+    for (owner, name), address in zip(keys, addresses, strict=True):
+        click.echo(f"{address}   {name}.{owner}")
     if browser:
         webbrowser.open(addresses[0])
     wait()

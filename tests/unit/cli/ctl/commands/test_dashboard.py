@@ -10,7 +10,7 @@ from importlib import import_module
 import pytest
 
 from pilot.cli.http_request import send
-from tests.unit.cli.ctl.test_connection import Fleet
+from tests.unit.cli.ctl.test_connection import Fleet, pod
 
 dashboard = import_module("pilot.cli.ctl.commands.dashboard")
 
@@ -53,3 +53,57 @@ async def test_clusters_are_listed_for_each_replica(fleet: Fleet) -> None:
     rows = [line.split() for line in result.stdout.splitlines()]
     assert rows[0] == ["NAME", "SECRET", "STATUS", "ISTIOD"]
     assert rows[1:] == [["east", "-", "synced", f"istiod-{letter}.istio-system"] for letter in "abc"]
+
+
+@pytest.fixture
+def shop(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> Fleet:
+    """Return the fleet with the Deployment books, two of whose Pods are running."""
+    monkeypatch.setattr(dashboard, "wait", lambda: None)
+    labels = {"app": "books"}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "books", "namespace": "shop"},
+        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": {}}},
+    }
+    fleet.server.put(deployment)
+    for name, phase in (("books-1", "Pending"), ("books-2", "Running"), ("books-3", "Running")):
+        plain = pod(name, "shop", phase=phase)
+        fleet.server.put({**plain, "metadata": {**plain["metadata"], "labels": labels}})
+    return fleet
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("envoy", "books-2.shop"), ["books-2.shop"]),
+        (("proxy", "books-3", "-n", "shop"), ["books-3.shop"]),
+        (("envoy", "deployment/books.shop"), ["books-2.shop"]),
+        (("envoy", "-l", "app=books", "-n", "shop"), ["books-2.shop", "books-3.shop"]),
+        (("controlz", "istiod-b.istio-system"), ["istiod-b.istio-system"]),
+        (("controlz", "istiod-b"), ["istiod-b.istio-system"]),
+        (("grafana", "-n", "shop", "-l", "app=books"), ["books-2.shop", "books-3.shop"]),
+    ],
+)
+async def test_pods_are_selected_by_name_workload_or_labels(
+    shop: Fleet, words: tuple[str, ...], expected: list[str]
+) -> None:
+    result = await shop.run("dashboard", *words, "--browser=false", "-c", shop.kubeconfig)
+    assert result.exception is None, result.output
+    assert [line.split()[1] for line in result.stdout.splitlines()] == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("envoy", "nosuch.shop"), "there is no pod shop/nosuch"),
+        (("envoy", "books-2"), "there is no pod default/books-2"),
+        (("envoy", "deployment/cups.shop"), "there is no deployment shop/cups"),
+        (("envoy",), "specify POD.NAMESPACE or --selector"),
+        (("envoy", "books-2.shop", "-l", "app=books"), "NAME and --selector are mutually exclusive"),
+        (("envoy", "-l", "app=cups", "-n", "shop"), "no running Pod in the namespace shop has the labels app=cups"),
+    ],
+)
+async def test_pods_that_do_not_exist_are_refused(shop: Fleet, words: tuple[str, ...], message: str) -> None:
+    result = await shop.run("dashboard", *words, "--no-browser", "-c", shop.kubeconfig)
+    assert message in str(result.exception)

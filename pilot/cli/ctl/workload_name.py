@@ -22,11 +22,13 @@ KINDS = {
     "daemonset": VersionedKind("apps/v1", "DaemonSet"),
     "job": VersionedKind("batch/v1", "Job"),
 }
-_SHORT_NAMES = {"po": "pod", "deploy": "deployment", "sts": "statefulset", "ds": "daemonset"}
+SERVICE = "service"
+_KINDS = {**KINDS, SERVICE: VersionedKind("v1", "Service")}
+_SHORT_NAMES = {"po": "pod", "deploy": "deployment", "sts": "statefulset", "ds": "daemonset", "svc": SERVICE}
 
 
 class WorkloadName(NamedTuple):
-    """The kind in lower case, the name, and the namespace of a Pod or of its owner."""
+    """The kind in lower case, the name, and the namespace of a Pod, of its owner, or of a Service."""
 
     kind: str
     name: str
@@ -38,8 +40,8 @@ def parse_workload(text: str, namespace: str) -> WorkloadName:
     kind, _, rest = text.rpartition("/")
     name, _, own_namespace = rest.partition(".")
     kind = workload_kind(kind or "pod")
-    if kind not in KINDS:
-        raise click.UsageError(f"the kind {kind!r} is none of {', '.join(KINDS)}")
+    if kind not in _KINDS:
+        raise click.UsageError(f"the kind {kind!r} is none of {', '.join(_KINDS)}")
     return WorkloadName(kind, name, own_namespace or namespace)
 
 
@@ -51,10 +53,17 @@ def workload_kind(text: str) -> str:
 
 async def read_workload(objects: ObjectClient, workload: WorkloadName) -> Plain:
     """Return the object of a workload. Raise CommandError if there is none."""
-    plain = await objects.get(ResourceKey(KINDS[workload.kind], workload.namespace, workload.name))
+    plain = await objects.get(ResourceKey(_KINDS[workload.kind], workload.namespace, workload.name))
     if plain is None:
         raise CommandError(f"there is no {workload.kind} {workload.namespace}/{workload.name}")
     return plain
+
+
+def pod_selector(workload: WorkloadName, plain: Plain) -> str:
+    """Return the labels of the Pods of a workload or Service, or "" if it selects none by labels."""
+    selector = plain["spec"].get("selector") or {}
+    labels = selector if workload.kind == SERVICE else selector.get("matchLabels") or {}
+    return ",".join(f"{name}={value}" for name, value in labels.items())
 
 
 def find_workload_pod(cluster: Cluster, workload: WorkloadName) -> Plain:
@@ -62,8 +71,7 @@ def find_workload_pod(cluster: Cluster, workload: WorkloadName) -> Plain:
     plain = cluster.run(lambda objects, _: read_workload(objects, workload))
     if workload.kind == "pod":
         return plain
-    labels = plain["spec"].get("selector", {}).get("matchLabels") or {}
-    selector = ",".join(f"{name}={value}" for name, value in labels.items())
+    selector = pod_selector(workload, plain)
     pods = find_pods(cluster, workload.namespace, selector) if selector else []
     if not pods:
         raise CommandError(f"the {workload.kind} {workload.namespace}/{workload.name} has no running Pod")

@@ -36,7 +36,8 @@ class WebhookSelectors:
         )
 
     def values(self, label: str) -> set[str]:
-        """Return the values of a label in the selectors."""
+        """Return the values of a label that the selectors ask for."""
         both = [selector for selector in (self.namespaces, self.objects) if selector is not None]
-        listed = {v for s in both for e in s.match_expressions if e.key == label for v in e.values}
+        expressions = [e for s in both for e in s.match_expressions if e.key == label and e.operator == "In"]
+        listed = {value for expression in expressions for value in expression.values}
         return listed | {s.match_labels[label] for s in both if label in s.match_labels}

@@ -13,7 +13,8 @@ from pilot.cli.ctl.cluster import NAMESPACE_DEFAULT, Cluster, default_namespace,
 from pilot.cli.ctl.command import with_output
 from pilot.cli.ctl.output import CommandResult, TextTable
 from pilot.cli.ctl.request_texts import ANY_NAMESPACE
-from pilot.cli.ctl.workload_name import WorkloadName, parse_workload, read_workload
+from pilot.cli.ctl.workload_name import KINDS, SERVICE, WorkloadName, parse_workload, pod_selector, read_workload
+from pilot.install.injectors import NEVER
 from pilot.kube.object_client import ResourceKey, VersionedKind
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ _PREVENTING = {"istio-injection": "disabled", "sidecar.istio.io/inject": "false"
 def check_inject(cluster: Cluster, name: str | None, namespace: str, labels: str) -> CommandResult:
     """Show which webhook injects a workload, and why.
 
-    WORKLOAD is a Pod or, for example, deployment/web. With --labels, the Pods of a namespace with these labels.
+    NAME is a Pod or, for example, deployment/web, or svc/web for the first Pod of a Service. With --labels, the Pods of
+    a namespace with these labels.
     """
     if (name is None) == (not labels):
         raise click.UsageError("specify either a workload or --labels")
@@ -70,7 +72,13 @@ def _parse_labels(text: str) -> dict[str, str]:
 
 async def _pod_labels(objects: ObjectClient, workload: WorkloadName) -> Labels:
     plain = await read_workload(objects, workload)
-    pod = plain if workload.kind == "pod" else plain["spec"]["template"]
+    if workload.kind == SERVICE:
+        selector = pod_selector(workload, plain)
+        pods = await objects.list(KINDS["pod"], selector, workload.namespace) if selector else []
+        if not pods:
+            raise CommandError(f"the service {workload.namespace}/{workload.name} has no Pods; use deployment/NAME")
+        plain = min(pods, key=lambda one: str(one["metadata"]["name"]))
+    pod = plain if workload.kind in ("pod", SERVICE) else plain["spec"]["template"]
     labels: Labels = (pod.get("metadata") or {}).get("labels") or {}
     return labels
 
@@ -104,13 +112,17 @@ def _reason(match: WebhookSelectors, namespace: Labels, pod: Labels) -> str:
 
 
 def _obstacle(selectors: list[WebhookSelectors], namespace: Labels, pod: Labels) -> str:
+    never = NEVER["matchLabels"]
+    if all(one.namespaces is not None and one.namespaces.match_labels == never for one in selectors):
+        return "The webhook is deactivated and never matches; another one, such as that of a tag, injects instead"
     for side, labels in (("Pod", pod), ("Namespace", namespace)):
         for name, value in _PREVENTING.items():
             if labels.get(name) == value:
                 return f"{side} has {name}={value} label, preventing injection"
     names = ("istio-injection", "istio.io/rev", "sidecar.istio.io/inject")
     expected = {f"{name}={value}" for name in names for one in selectors for value in one.values(name)}
-    return f"No matching labels of the namespace or the Pod ({', '.join(sorted(expected))})"
+    listed = f" ({', '.join(sorted(expected))})" if expected else ""
+    return f"No matching labels of the namespace or the Pod{listed}"
 
 
 def _names(selector: Any) -> list[str]:

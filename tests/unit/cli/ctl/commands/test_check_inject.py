@@ -52,6 +52,13 @@ async def shell(tmp_path: pathlib.Path) -> AsyncIterator[Shell]:
             "spec": {"selector": {"matchLabels": {"app": "tea"}}, "template": template},
         }
     )
+    labels = {"app": "tea", "sidecar.istio.io/inject": "false"}
+    server.put(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "tea-1", "namespace": "shop", "labels": labels}}
+    )
+    for name, app in (("tea", "tea"), ("none", "none")):
+        metadata = {"name": name, "namespace": "shop"}
+        server.put({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"selector": {"app": app}}})
     yield Shell(server, tmp_path)
     await server.stop()
 
@@ -67,12 +74,14 @@ async def test_the_matching_label_is_the_reason(shell: Shell) -> None:
         "injector-a": (True, "Namespace label istio-injection=enabled matches"),
         "injector-b": (
             False,
-            "No matching labels of the namespace or the Pod (istio.io/rev=canary, sidecar.istio.io/inject=false)",
+            "No matching labels of the namespace or the Pod (istio.io/rev=canary)",
         ),
     }
 
 
-@pytest.mark.parametrize("name", ["deployment/tea.shop", "deploy/tea.shop", "Deployments/tea.shop"])
+@pytest.mark.parametrize(
+    "name", ["deployment/tea.shop", "deploy/tea.shop", "Deployments/tea.shop", "svc/tea.shop", "po/tea-1.shop"]
+)
 async def test_the_label_of_a_workload_prevents_injection(shell: Shell, name: str) -> None:
     prevented = (False, "Pod has sidecar.istio.io/inject=false label, preventing injection")
     assert (await verdicts(shell, name))["injector-a"] == prevented
@@ -90,7 +99,9 @@ async def test_the_table_has_the_columns_of_istioctl(shell: Shell) -> None:
         (("deployment/cups.shop",), "there is no deployment shop/cups"),
         (("-n", "none", "-l", "a=b"), "there is no namespace none"),
         ((), "specify either a workload or --labels"),
-        (("service/tea",), "the kind 'service' is none of pod"),
+        (("secret/tea",), "the kind 'secret' is none of pod"),
+        (("svc/none.shop",), "the service shop/none has no Pods; use deployment/NAME"),
+        (("svc/cups.shop",), "there is no service shop/cups"),
     ],
 )
 async def test_mistakes_are_named(shell: Shell, words: tuple[str, ...], message: str) -> None:
@@ -103,3 +114,13 @@ async def test_the_default_namespace_is_that_of_the_context(shell: Shell, tmp_pa
     in_shop = Shell(shell.server, tmp_path, "shop")
     assert "injector-a" in await verdicts(in_shop, "deployment/tea")
     assert "there is no pod shop/tea" in (await in_shop("check-inject", "tea")).stderr
+
+
+async def test_a_deactivated_webhook_is_named(shell: Shell) -> None:
+    webhook = injector("injector-c", "default")
+    never = {"matchLabels": {"istio.io/deactivated": "never-match"}}
+    webhook["webhooks"][0] |= {"namespaceSelector": never, "objectSelector": never}
+    shell.server.put(webhook)
+    injected, reason = (await verdicts(shell, "-n", "shop", "-l", "app=tea"))["injector-c"]
+    assert not injected
+    assert reason.startswith("The webhook is deactivated and never matches")

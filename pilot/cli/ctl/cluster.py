@@ -145,6 +145,11 @@ def default_namespace() -> str:
         raise CommandError(str(error)) from error
 
 
+def selects_cluster(ctx: click.Context) -> bool:
+    """Return whether there is a kubeconfig or the service account of a Pod."""
+    return bool(remembered(ctx, "kubeconfig") or has_kubeconfig() or "KUBERNETES_SERVICE_HOST" in os.environ)
+
+
 def has_kubeconfig() -> bool:
     """Return whether there is a kubeconfig at the default place."""
     return bool(os.environ.get("KUBECONFIG")) or os.path.exists(os.path.expanduser(_DEFAULT_PATH))

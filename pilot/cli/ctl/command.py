@@ -16,6 +16,7 @@ import click
 
 from pilot.cli.ctl.connection import connect, with_connection
 from pilot.cli.ctl.output import FORMATS, CommandResult, show
+from pilot.cli.ctl.proxy_argument import resolve_proxy
 from pilot.cli.ctl.replicas import exit_status, report_missing
 from pilot.lib.suggestion import did_you_mean
 
@@ -246,7 +247,8 @@ def _describe_arguments(ctx: click.Context) -> str:
 def with_client(function: Function) -> Function:
     """Add the options that select a control plane to a command, and pass it Replicas as the first argument.
 
-    The options override those of the top-level group. Replicas that do not answer are named at the end.
+    The options override those of the top-level group. An argument PROXY that names a workload is replaced by the name
+    of a proxy. Replicas that do not answer are named at the end.
     """
 
     @with_connection
@@ -256,6 +258,9 @@ def with_client(function: Function) -> Function:
             raise click.BadParameter("it is empty; use POD.NAMESPACE or part of it", param_hint="'PROXY'")
         control_plane = connect(click.get_current_context())
         try:
+            if proxy := more.get("proxy"):
+                namespace = more.get("proxy_namespace", more.get("namespace"))
+                more["proxy"] = resolve_proxy(control_plane, proxy, namespace or "")
             return function(control_plane, **more)
         finally:
             report_missing(control_plane)

@@ -68,11 +68,16 @@ def pod_selector(workload: WorkloadName, plain: Plain) -> str:
 
 def find_workload_pod(cluster: Cluster, workload: WorkloadName) -> Plain:
     """Return the Pod, or the first running Pod of a workload. Raise CommandError if there is none."""
+    return find_workload_pods(cluster, workload)[0]
+
+
+def find_workload_pods(cluster: Cluster, workload: WorkloadName) -> list[Plain]:
+    """Return the Pod, or the running Pods of a workload, sorted by name. Raise CommandError if there are none."""
     plain = cluster.run(lambda objects, _: read_workload(objects, workload))
     if workload.kind == "pod":
-        return plain
+        return [plain]
     selector = pod_selector(workload, plain)
     pods = find_pods(cluster, workload.namespace, selector) if selector else []
     if not pods:
         raise CommandError(f"the {workload.kind} {workload.namespace}/{workload.name} has no running Pod")
-    return pods[0]
+    return pods

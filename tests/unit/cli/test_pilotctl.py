@@ -618,7 +618,11 @@ def test_unknown_proxy(fail: Any, address: str, empty: str) -> None:
         "pilotctl check-inject milk.shop shows whether the Pod is injected, and --address selects another control plane\n"
     )
     assert fail(address, "proxy-config", "routes", "deploy/milk") == (
-        "Error: 'deploy/milk' is not the name of a proxy: use POD.NAMESPACE or part of it, or "
+        "Error: 'deploy/milk' is a workload of a cluster, and there is no kubeconfig (--kubeconfig, KUBECONFIG): use "
+        "POD.NAMESPACE or part of it\n"
+    )
+    assert fail(address, "proxy-config", "routes", "gw/milk") == (
+        "Error: 'gw/milk' is not the name of a proxy: use POD.NAMESPACE or part of it, or "
         "svc/NAME.NAMESPACE; connected proxies: tea-1.shop\n"
     )
 

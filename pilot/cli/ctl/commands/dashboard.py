@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import webbrowser
 from typing import NamedTuple
@@ -10,7 +9,7 @@ from typing import NamedTuple
 import click
 
 from pilot.cli.ctl.client import CommandError
-from pilot.cli.ctl.cluster import Cluster, default_namespace, has_kubeconfig, remembered, with_cluster
+from pilot.cli.ctl.cluster import Cluster, default_namespace, selects_cluster, with_cluster
 from pilot.cli.ctl.connection import SYSTEM
 from pilot.cli.ctl.envoy import ADMIN_PORT
 from pilot.cli.ctl.forwarding import find_pods, forward
@@ -64,7 +63,7 @@ def dashboard(
     proxy, and `dashboard envoy -l NAME=VALUE` those of the Pods with a label.
     """
     ctx = click.get_current_context()
-    if not (remembered(ctx, "kubeconfig") or has_kubeconfig() or "KUBERNETES_SERVICE_HOST" in os.environ):
+    if not selects_cluster(ctx):
         raise CommandError(f"dashboards forward Pods of a cluster, and there is no kubeconfig{_local_hint(site)}")
     if pod and selector:
         raise click.UsageError("NAME and --selector are mutually exclusive")

@@ -16,6 +16,7 @@ from pilot.cli.ctl.replicas import Replicas
 from pilot.cli.ctl.request_texts import ANY_NAMESPACE
 
 SERVICE = ("svc", "service")
+POD = ("po", "pod")
 
 
 @click.command()
@@ -35,9 +36,10 @@ def describe(client: Replicas, proxy: str, more: tuple[str, ...], namespace: str
     """Describe a service or a workload: why requests to it fail, its routes, rules, policies and endpoints.
 
     PROXY is svc/NAME.NAMESPACE for a service, or POD.NAMESPACE or part of it for a workload. For
-    other hosts, set the namespace: svc/HOST -n NAMESPACE. As with istioctl, "pod NAME" and "svc NAME" are accepted.
+    other hosts, set the namespace: svc/HOST -n NAMESPACE. As with istioctl, "pod NAME" and "svc NAME" are accepted, and
+    deployment/NAME.NAMESPACE for the first proxy of a workload.
     """
-    if len(more) > 1 or (more and proxy not in (*SERVICE, "pod")):
+    if len(more) > 1 or (more and proxy not in (*SERVICE, *POD)):
         raise click.UsageError(f"describe takes one proxy, POD.NAMESPACE or part of it: pilotctl describe {more[0]}")
     kind, _, name = "/".join((proxy, *more)).partition("/")
     if kind in SERVICE and "://" in name:
@@ -47,7 +49,7 @@ def describe(client: Replicas, proxy: str, more: tuple[str, ...], namespace: str
         host, place = _service_name(name, namespace)
         page = client.get("dashboard/service", host=host, namespace=place)
         return CommandResult(page, service_parts(page))
-    proxy = name if kind == "pod" and name else proxy
+    proxy = name if kind in POD and name else proxy
     page = client.get("describe", proxyID=proxy, **({"namespace": namespace} if namespace else {}))
     return CommandResult(page, _parts(page))
 

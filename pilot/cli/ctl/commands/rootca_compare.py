@@ -11,6 +11,7 @@ from pilot.cli.ctl.command import with_client, with_output
 from pilot.cli.ctl.completions import complete_namespaces, complete_proxies
 from pilot.cli.ctl.output import CommandResult, TextTable
 from pilot.cli.ctl.proxy import ProxyTarget
+from pilot.cli.ctl.proxy_argument import resolve_proxy
 from pilot.cli.ctl.replicas import Replicas
 from pilot.cli.ctl.request_texts import ANY_NAMESPACE
 from pilot.cli.ctl.tables.secrets import FORM, read_certificates
@@ -34,7 +35,8 @@ def rootca_compare(client: Replicas, first: str, second: str, namespace: str) ->
     Mutual TLS between them requires a common root. Without one, the exit status is 1. The certificates are those of
     the running Envoys.
     """
-    targets = [ProxyTarget(client, name, None, namespace).with_envoy() for name in (first, second)]
+    proxies = [resolve_proxy(client, text, namespace) for text in (first, second)]
+    targets = [ProxyTarget(client, name, None, namespace).with_envoy() for name in proxies]
     names = [target.envoy.proxy_id() if target.envoy else "" for target in targets]
     roots = [_roots(target, name) for target, name in zip(targets, names, strict=True)]
     common = roots[0].keys() & roots[1].keys()

@@ -184,3 +184,43 @@ async def test_only_another_control_plane_is_an_error(fleet: Fleet) -> None:
     fleet.replicas["istiod-c"].headers.clear()
     result = await fleet.run("proxy-status", "-c", fleet.kubeconfig, "--revision", "canary")
     assert str(result.exception) == OTHER
+
+
+@pytest.fixture
+def shop(fleet: Fleet) -> Fleet:
+    """Return the fleet with the Deployments tea and bare, whose Pods are running. Proxies of tea are connected."""
+    for name, pods in (("tea", ("tea-0", "tea-1")), ("bare", ("bare-0",))):
+        labels = {"app": name}
+        deployment = {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": name, "namespace": "shop"},
+            "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": {}}},
+        }
+        fleet.server.put(deployment)
+        for each in pods:
+            plain = pod(each, "shop")
+            fleet.server.put({**plain, "metadata": {**plain["metadata"], "labels": labels}})
+    return fleet
+
+
+@pytest.mark.parametrize("words", [("deployment/tea.shop",), ("deploy/tea", "-n", "shop"), ("pod/tea-1.shop",)])
+async def test_a_workload_stands_for_its_first_connected_proxy(shop: Fleet, words: tuple[str, ...]) -> None:
+    assert proxies(await shop.run("proxy-status", *words, "-o", "json", "-c", shop.kubeconfig)) == ["tea-1.shop"]
+    result = await shop.run("proxy-config", "clusters", *words, "-o", "json", "-c", shop.kubeconfig)
+    assert json.loads(result.stdout) == [{"name": "cluster of tea-1.shop"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("deployment/cups.shop", "there is no deployment shop/cups"),
+        ("deployment/bare.shop", "no running Pod of the deployment shop/bare has a connected proxy"),
+    ],
+)
+@pytest.mark.parametrize("command", [("describe",), ("authz", "check"), ("proxy-config", "all"), ("proxy-status",)])
+async def test_a_workload_without_a_connected_proxy_is_refused(
+    shop: Fleet, command: tuple[str, ...], name: str, message: str
+) -> None:
+    result = await shop.run(*command, name, "-c", shop.kubeconfig)
+    assert message in str(result.exception)

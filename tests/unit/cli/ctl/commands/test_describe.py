@@ -111,6 +111,7 @@ def test_disconnected_proxy_is_rejected() -> None:
 @pytest.mark.parametrize(
     ("words", "page", "query"),
     [
+        (["po", "web-0", "-n", "shop"], "describe", {"proxyID": "web-0", "namespace": "shop"}),
         (["svc/web.shop"], "dashboard/service", {"host": "web", "namespace": "shop"}),
         (["svc", "web", "-n", "shop"], "dashboard/service", {"host": "web", "namespace": "shop"}),
         (["svc/shop/web"], "dashboard/service", {"host": "web", "namespace": "shop"}),

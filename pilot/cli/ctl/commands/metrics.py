@@ -17,6 +17,7 @@ from pilot.cli.ctl.command import with_output
 from pilot.cli.ctl.connection import SYSTEM
 from pilot.cli.ctl.forwarding import find_pod, forward
 from pilot.cli.ctl.output import CommandResult, TextTable
+from pilot.cli.ctl.request_texts import ANY_NAMESPACE
 from pilot.cli.http_request import AddressError, UnreachableError, parse_address, send
 from pilot.lib.duration import parse_duration
 
@@ -41,11 +42,18 @@ class Measurement(NamedTuple):
 @click.command()
 @click.argument("workloads", nargs=-1, required=True, metavar="WORKLOAD[.NAMESPACE]…")
 @click.option("-d", "--duration", default="1m", show_default=True, help="time over which rates are calculated")
+@click.option(
+    "-n",
+    "--namespace",
+    type=ANY_NAMESPACE,
+    default="",
+    help="namespace of workloads that are given without one (default: all)",
+)
 @click.option("-i", "--istioNamespace", "system", default=SYSTEM, show_default=True, help="namespace of Prometheus")
 @click.option("--prometheus", "address", default="", metavar="URL", help="address of Prometheus, instead of its Pod")
 @with_output
 @with_cluster_options
-def metrics(workloads: tuple[str, ...], duration: str, system: str, address: str) -> CommandResult:
+def metrics(workloads: tuple[str, ...], duration: str, namespace: str, system: str, address: str) -> CommandResult:
     """Show the request rates and latencies of workloads, from Prometheus.
 
     WORKLOAD is the beginning of a name. The values are those that the proxies of the workloads report for the requests
@@ -56,7 +64,8 @@ def metrics(workloads: tuple[str, ...], duration: str, system: str, address: str
         if not _NAME.fullmatch(workload):
             raise click.UsageError(f"{workload!r} is not the name of a workload")
     query = _prometheus(address, system)
-    results = [_measure(query, workload, window) for workload in workloads]
+    names = [f"{name}.{namespace}" if namespace and "." not in name else name for name in workloads]
+    results = [_measure(query, name, window) for name in names]
     rows = [
         (one.workload, f"{one.totalRPS:.3f}", f"{one.errorRPS:.3f}", *map(_milliseconds, one[3:])) for one in results
     ]

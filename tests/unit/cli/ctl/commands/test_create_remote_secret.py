@@ -89,3 +89,21 @@ async def test_a_token_secret_is_created(shell: Shell, monkeypatch: pytest.Monke
 async def test_a_missing_account_is_named(shell: Shell) -> None:
     result = await shell("create-remote-secret", "--service-account", "none")
     assert (result.exit_code, "there is no ServiceAccount istio-system/none" in result.stderr) == (1, True)
+
+
+async def test_the_secret_of_a_configuration_cluster(shell: Shell) -> None:
+    metadata = {"name": "istiod", "namespace": "mesh"}
+    shell.server.put({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+    token = token_secret("reader", token="t", ca_crt="root")
+    annotations = {"kubernetes.io/service-account.name": "istiod"}
+    token["metadata"] |= {"namespace": "mesh", "annotations": annotations}
+    shell.server.put(token)
+    words = ("--type=config", "--name=west", "-n", "mesh", "--tls-server-name=api.west", "--server=https://west:6443")
+    result = await shell(
+        "create-remote-secret", *words, "--auth-type", "bearer-token", "--create-service-account=false"
+    )
+    assert result.exit_code == 0, result.output
+    secret = next(yaml.safe_load_all(result.stdout))
+    assert (secret["metadata"]["name"], secret["metadata"]["namespace"]) == ("istio-kubeconfig", "mesh")
+    kubeconfig = yaml.safe_load(secret["stringData"]["config"])
+    assert kubeconfig["clusters"][0]["cluster"]["tls-server-name"] == "api.west"

@@ -55,6 +55,11 @@ async def test_rates_and_latencies_of_each_workload_are_listed(shell: Shell, pro
         ["cup", "0.000", "0.000", "-", "-", "-"],
     ]
     assert all("%5B120s%5D" in path for _, path in prometheus.requests)
+    result = await shell("metrics", "tea", "cup.bar", "-n", "shop")
+    assert [line.split()[:2] for line in result.stdout.splitlines()[1:]] == [
+        ["tea.shop", "2.500"],
+        ["cup.bar", "0.000"],
+    ]
     words = ("metrics", "tea.shop", "--prometheus", f"127.0.0.1:{prometheus.server_port}", "-o", "json")
     (plain,) = json.loads((await shell(*words)).stdout)
     assert (plain["totalRPS"], plain["p99"]) == (2.5, 990.0)

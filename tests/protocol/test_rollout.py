@@ -140,7 +140,7 @@ spec: {hosts: [s1.example.com], gateways: [missing], http: [{route: [{destinatio
 
 @pytest.mark.parametrize("others", ["", "---" + ROUTE.format(1, 7)])
 async def test_an_object_that_leaves_all_resources_equal_affects_no_proxy(tmp_path: pathlib.Path, others: str) -> None:
-    """As in the history, a VirtualService is read for its host, but the proxies do not get it."""
+    """The VirtualService is read for its host, but no proxy gets it, as the history shows."""
     (tmp_path / "mesh.yaml").write_text(SERVICE.format(1) + others)
     async with running({}, configDir=str(tmp_path)) as plane:
         async with asyncio.timeout(30):

@@ -36,11 +36,12 @@ def _change_filters(
 ) -> None:
     """Apply the patches that add, insert, replace or remove filters with `change`.
 
-    Envoy rejects a list whose terminal filter is not the last. If the patches together cause this, each patch that
-    causes it is skipped.
+    Envoy rejects a list whose terminal filter is not the last. If the patches together cause this, those that can cause
+    it are skipped. They are not tried one by one, because the list would be copied for each.
     """
     patches = [patch for patch in patches if not patch.merges]
-    if not any(patch.operation in ("REMOVE", "REPLACE") or _is_terminal(patch.value) for patch in patches):
+    risky = {patch.key for patch in patches if patch.operation in ("REMOVE", "REPLACE") or _is_terminal(patch.value)}
+    if not risky:
         for patch in patches:
             change(patch, effects)
         return
@@ -53,13 +54,10 @@ def _change_filters(
         return
     _restore(filters, original)
     for patch in patches:
-        before, trial = _copy(filters), Effects()
-        change(patch, trial)
-        if _is_complete(filters, original):
-            effects.update(trial.applied, trial.misfits)
-        else:
-            _restore(filters, before)
+        if patch.key in risky:
             effects.record_misfit(patch, _MISPLACED)
+        else:
+            change(patch, effects)
 
 
 _MISPLACED = Violation(

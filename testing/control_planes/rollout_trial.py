@@ -64,7 +64,8 @@ class Options:
 class Result:
     """The number of changes by outcome, and the seconds from the last event of a proxy to the report of each delivery.
 
-    The event is the acknowledgement, or the end of the connection before it.
+    The event is the acknowledgement of the change, the first one of another type if that is later, because a proxy is
+    pending until then, or the end of the connection before it.
     """
 
     delivered: int = 0
@@ -75,33 +76,37 @@ class Result:
 
 
 class FlakyProxy(ProxyClient):
-    """A proxy that sometimes reads slowly or rejects routes. `marks` has the acknowledged change of each object, and
-    `acked_at` the time of the first acknowledgement of each change."""
+    """A proxy that sometimes reads slowly or rejects routes. `marks` has the acknowledged change of each object,
+    `acked_at` the time of the first acknowledgement of each change, and `types_acked_at` that of each type."""
 
     def __init__(self, address: str, described: Any, delta: bool, options: Options, rng: random.Random) -> None:
         self.marks: dict[int, int] = {}
         self.acked_at: dict[tuple[int, int], float] = {}
-        self.ready_at = 0.0
+        self.types_acked_at: dict[str, float] = {}
         self._options, self._rng = options, rng
         super().__init__(address, described, delta)
+
+    def delivered_at(self, mark: tuple[int, int]) -> float:
+        """Return the time since which the proxy has acknowledged this change and each type."""
+        return max(self.acked_at[mark], *self.types_acked_at.values())
 
     async def receive(self, response: Any) -> None:
         if self._rng.random() < self._options.slow:
             await asyncio.sleep(self._rng.uniform(0.05, 0.5))
-        if response.type_url == RDS and self.ready_at and self._rng.random() < self._options.nacks:
+        if response.type_url == RDS and RDS in self.types_acked_at and self._rng.random() < self._options.nacks:
             await self.reject(response, "a random rejection")
             return
         await super().receive(response)
 
     async def _acknowledge(self, url: str) -> None:
         # Before it is sent, because the control plane may report it before this coroutine continues.
+        now = time.monotonic()
+        self.types_acked_at.setdefault(url, now)
         if url == RDS:
             for data in self.resources[RDS].values():
                 self.marks |= {int(worker): int(number) for worker, number in _MARK.findall(data)}
-            now = time.monotonic()
             for mark in self.marks.items():
                 self.acked_at.setdefault(mark, now)
-            self.ready_at = self.ready_at or now
         await super()._acknowledge(url)
 
 
@@ -151,8 +156,8 @@ class Trial:
                 slot = self._rng.randrange(self._options.proxies)
                 dropped = self._proxies[slot]
                 self._connect(slot)
-                await dropped.stop()
                 self._stopped.append((time.monotonic(), dropped))
+                await dropped.stop()
             await self._change(worker, number)
 
     async def _change(self, worker: int, number: int) -> None:
@@ -184,19 +189,17 @@ class Trial:
         self._check(worker, number, began[-1], time.monotonic())
 
     def _check(self, worker: int, number: int, began: float, now: float) -> None:
-        """Compare a reported delivery with what the proxies that were ready before the last poll have acknowledged."""
+        """Compare a reported delivery with what the proxies that had routes before the last poll have acknowledged."""
         self.result.delivered += 1
-        acknowledged: list[float] = []
         for one in self._proxies.values():
-            if one.ended or not one.ready_at:
-                continue
-            if one.ready_at <= began and one.marks.get(worker, 0) < number:
+            has_routes = not one.ended and one.types_acked_at.get(RDS, began + 1) <= began
+            if has_routes and one.marks.get(worker, 0) < number:
                 self.result.false.append(f"change {number} of s{worker} at {one.name}: {one.marks.get(worker)}")
-            if at := one.acked_at.get((worker, number)):
-                acknowledged.append(at)
-        if acknowledged:
-            stopped = (at for at, one in self._stopped if one.marks.get(worker, 0) < number)
-            self.result.lags.append(now - max((*acknowledged, *stopped)))
+        mark = worker, number
+        events = [one.delivered_at(mark) for one in self._proxies.values() if mark in one.acked_at]
+        if events:
+            events += [one.delivered_at(mark) if mark in one.acked_at else at for at, one in self._stopped]
+            self.result.lags.append(now - max(events))
 
 
 class _TimedControlPlane(Replicas):

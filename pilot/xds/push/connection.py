@@ -112,10 +112,13 @@ class Connection:
         self.active_at = time.monotonic()
 
     def mark_sent(self, response: Response, revision: int, nonce: str) -> None:
-        """Record that a response is being sent. `revision` is the database revision that it reflects."""
+        """Record that a response is about to be sent. `revision` is the database revision that it reflects.
+
+        The session must not know of the response yet.
+        """
         self.mark_active()
-        type_url = response.type_url
-        self.deliveries.on_sent(type_url, nonce, response.names, self.session.is_whole(response))
+        session, type_url = self.session, response.type_url
+        self.deliveries.on_sent(type_url, nonce, response.names, session.is_whole(response), session.owes(type_url))
         self._revisions[type_url] = revision, self.acked_revision(type_url)
 
     def mark_acked(self, type_url: str) -> None:

@@ -41,8 +41,8 @@ class Answered(NamedTuple):
 
 
 class _Sent(NamedTuple):
-    """A response without an answer: its nonce, its number, the names of its resources, and whether the proxy drops all
-    others.
+    """A response without an answer: its nonce, its number, the names of its resources, whether the proxy drops all
+    others, and whether it has resources that the proxy has requested since the previous response.
 
     `lowest` is the number of the oldest response that its answer includes, because that response's nonce was forgotten.
     """
@@ -52,6 +52,7 @@ class _Sent(NamedTuple):
     lowest: int
     names: Callable[[], Iterable[str]]
     is_whole: bool
+    is_requested: bool
 
     def is_within(self, first: int, last: int) -> bool:
         """Return whether the answer includes a response with one of these numbers."""
@@ -99,6 +100,7 @@ class Deliveries:
         "_batches",
         "_forgotten",
         "_has_listeners",
+        "_has_routes",
         "_has_started",
         "_next",
         "_number",
@@ -115,7 +117,7 @@ class Deliveries:
         self._sent: dict[str, deque[_Sent]] = {}
         self._rejected: dict[str, set[str]] = {}
         self._number = self._forgotten = self.event = 0
-        self._has_started = self._has_listeners = False
+        self._has_started = self._has_listeners = self._has_routes = False
         self.refusals: dict[int, dict[str, str]] = {}
         self.start_refusal = ""
 
@@ -144,10 +146,18 @@ class Deliveries:
                 if batch.last == _OPEN:
                     batch.last = self._number
 
-    def on_sent(self, type_url: str, nonce: str, names: Callable[[], Iterable[str]], is_whole: bool = False) -> None:
+    def on_sent(
+        self,
+        type_url: str,
+        nonce: str,
+        names: Callable[[], Iterable[str]],
+        is_whole: bool = False,
+        is_requested: bool = False,
+    ) -> None:
         """Record that a response is being written. `names` returns the names of its resources.
 
-        `is_whole` says whether the proxy drops all other resources of the type.
+        `is_whole` says whether the proxy drops all other resources of the type, and `is_requested` whether it has
+        requested some of the resources since the previous response.
         """
         self._number = number = self._number + 1
         if not find_type(type_url).has_nonces:
@@ -155,10 +165,11 @@ class Deliveries:
         sent = self._sent.get(type_url)
         if sent is None:
             sent = self._sent[type_url] = deque()
-        sent.append(_Sent(nonce, number, number, names, is_whole))
+        sent.append(_Sent(nonce, number, number, names, is_whole, is_requested))
         if len(sent) > MAX_RESPONSES:
             oldest = sent.popleft()
-            sent[0] = sent[0]._replace(lowest=oldest.lowest)
+            is_requested = oldest.is_requested or sent[0].is_requested
+            sent[0] = sent[0]._replace(lowest=oldest.lowest, is_requested=is_requested)
 
     def on_response(self, type_url: str, nonce: str, error: str | None = None) -> None:
         """Record that a proxy has acknowledged a response or, with an error, rejected it.
@@ -177,7 +188,12 @@ class Deliveries:
         if not self._has_started:
             self.start_refusal = self.start_refusal or reason
             self._has_listeners = self._has_listeners or type_url == LISTENER
-            self._has_started = type_url == ROUTE and self._has_listeners and not any(self._sent.values())
+            self._has_routes = self._has_routes or (type_url == ROUTE and self._has_listeners)
+            self._has_started = self._has_routes and not self._is_request_in_flight()
+
+    def _is_request_in_flight(self) -> bool:
+        """Return whether a response that the proxy has requested has no answer. Other responses are part of a batch."""
+        return any(one.is_requested for sent in self._sent.values() for one in sent)
 
     def _take_sent(self, type_url: str, nonce: str) -> Sequence[_Sent]:
         """Return, and remove, a response and the earlier ones of its type, or () if it is unknown."""

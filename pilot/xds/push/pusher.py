@@ -236,8 +236,8 @@ class Pusher:
         is_shared = connection.is_shared(response.type_url)
         cached = self._messages.find(session, response, version) if is_shared else None
         nonce = version + random_uuid() if cached is None else cached.nonce
-        session.mark_sent(response, nonce, time.time())
         connection.mark_sent(response, self._discovery.db.revision, nonce)
+        session.mark_sent(response, nonce, time.time())
         if cached is not None:
             return cached.data
         if is_large := response.size > LARGE:

@@ -163,9 +163,14 @@ class Session(abc.ABC):
         """Return the serialized response."""
         return b"".join(self.slices(response, version, nonce))
 
+    def owes(self, type_url: str) -> bool:
+        """Return whether resources of a type must be sent although they did not change."""
+        subscription = self.subscriptions.get(type_url)
+        return subscription is not None and (subscription.owes_all or bool(subscription.owed))
+
     def owes_anything(self) -> bool:
         """Return whether anything must be sent although it did not change."""
-        return any(s.owes_all or s.owed for s in self.subscriptions.values())
+        return any(self.owes(type_url) for type_url in self.subscriptions)
 
     @property
     def holds_endpoints(self) -> bool:

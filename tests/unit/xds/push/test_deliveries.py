@@ -14,8 +14,13 @@ from pilot.xds.push.deliveries import (
 
 
 def send(deliveries: Deliveries, type_url: str, nonce: str, *names: str, is_whole: bool = False) -> None:
-    """Send a response with some resources, or with one that has the name of the nonce."""
+    """Send a response with some resources, or with one that has the name of the nonce. Nothing else was requested."""
     deliveries.on_sent(type_url, nonce, lambda: names or (nonce,), is_whole)
+
+
+def respond(deliveries: Deliveries, type_url: str, nonce: str) -> None:
+    """Send a response to a request."""
+    deliveries.on_sent(type_url, nonce, lambda: (nonce,), is_requested=True)
 
 
 def process(deliveries: Deliveries, *responses: tuple[str, ...], is_complete: bool = True) -> None:
@@ -174,6 +179,33 @@ def test_first_configuration_ends_with_the_routes() -> None:
     process(deliveries, (ROUTE, "c"))
     deliveries.on_response(ROUTE, "c", "bad")
     assert (deliveries.check_start(0.0), deliveries.start_refusal) == (True, "rds: bad")
+
+
+def test_first_configuration_does_not_include_later_changes() -> None:
+    deliveries = Deliveries()
+    respond(deliveries, LISTENER, "a")
+    respond(deliveries, ROUTE, "b")
+    deliveries.on_response(LISTENER, "a")
+    deliveries.add(1)
+    process(deliveries, (ROUTE, "c"))
+    deliveries.on_response(ROUTE, "b")
+    assert deliveries.check_start(0.0)
+    assert deliveries.is_unanswered(1)
+
+
+def test_first_configuration_includes_everything_that_was_requested_in_the_meantime() -> None:
+    deliveries = Deliveries()
+    respond(deliveries, LISTENER, "a")
+    respond(deliveries, ROUTE, "b")
+    respond(deliveries, ENDPOINT, "c")
+    deliveries.on_response(LISTENER, "a")
+    respond(deliveries, ROUTE, "d")
+    deliveries.on_response(ROUTE, "b")
+    assert not deliveries.check_start(0.0), "more routes were requested"
+    deliveries.on_response(ROUTE, "d")
+    assert not deliveries.check_start(0.0), "the endpoints are in flight"
+    deliveries.on_response(ENDPOINT, "c")
+    assert deliveries.check_start(0.0)
 
 
 def test_first_configuration_without_routes_ends_after_a_pause() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +20,8 @@ from pilot.config.catalogue import CATALOGUE
 _INTERVALS, _SHARE = (0.03, 0.1), 4
 """Minimum and maximum number of seconds between two requests to each replica, and their ratio to the duration of a
 request. Replicas with few proxies respond fast and are asked often."""
+_RECENT = 3
+"""Number of requests whose shortest duration counts. A longer one has waited for something else."""
 PENDING = ("starting", "waiting", "sent", "unknown")
 """States of proxies that may still acknowledge the change."""
 _KUBECTL = {"wait": "wait --for=condition=Available"}
@@ -153,6 +156,7 @@ def wait_until_delivered(
     """
     deadline = time.monotonic() + seconds
     current, is_first = list(targets), True
+    durations: deque[float] = deque(maxlen=_RECENT)
     while True:
         started = time.monotonic()
         error: CommandError | None = None
@@ -175,7 +179,8 @@ def wait_until_delivered(
         if final or time.monotonic() >= deadline:
             message = "; ".join(_reasons(rollouts, seconds, bool(final))) if rollouts else str(error)
             raise Failure(message, bool(final))
-        time.sleep(min(max(_INTERVALS[0], _SHARE * (time.monotonic() - started)), _INTERVALS[1]))
+        durations.append(time.monotonic() - started)
+        time.sleep(min(max(_INTERVALS[0], _SHARE * min(durations)), _INTERVALS[1]))
 
 
 def _reasons(rollouts: Iterable[Rollout], seconds: float, is_final: bool) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import yaml
 
+from deploy.operator.manifest import render_installation
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, with_cluster
 from pilot.cli.ctl.connection import SYSTEM
@@ -26,6 +27,7 @@ ACCOUNTS = {REMOTE: "istio-reader-service-account", CONFIG: "istiod"}
 PREFIX = "istio-remote-secret-"
 CONFIG_SECRET, CONFIG_KEY = "istio-kubeconfig", "config"
 """Name and key of the Secret with the kubeconfig of the cluster that has the configuration."""
+_ACCOUNT, _READER_ROLE = VersionedKind("v1", "ServiceAccount"), "istio-reader-clusterrole"
 _SECRET, _TYPE = VersionedKind("v1", "Secret"), "kubernetes.io/service-account-token"
 _ACCOUNT_OF = "kubernetes.io/service-account.name"
 _WIDTH = 1 << 20
@@ -52,10 +54,11 @@ _ATTEMPTS, _DELAY = 50, 0.2
     help=f"ServiceAccount that reads (default: {ACCOUNTS[REMOTE]}, or {ACCOUNTS[CONFIG]} with --type config)",
 )
 @click.option(
-    "--create-service-account",
-    is_flag=True,
-    expose_value=False,
-    help="accepted as of istioctl; the chart base creates the ServiceAccount, and this command does not",
+    "--create-service-account/--no-create-service-account",
+    "creates",
+    default=True,
+    show_default=True,
+    help=f"create the ServiceAccount {ACCOUNTS[REMOTE]} with its permissions if it does not exist",
 )
 @click.option(
     "--auth-type",
@@ -93,6 +96,7 @@ def create_remote_secret(
     name: str | None,
     purpose: str,
     account: str,
+    creates: bool,
     secret_name: str,
     server: str | None,
     tls_name: str | None,
@@ -101,14 +105,17 @@ def create_remote_secret(
 ) -> None:
     """Print the Secret with which a control plane in another cluster reads this cluster.
 
-    Apply it in the other cluster, with kubectl apply -f -. If the ServiceAccount has no token Secret, it is created in
-    this cluster.
+    Apply it in the other cluster, with kubectl apply -f -. If the ServiceAccount or its token Secret does not exist, it
+    is created in this cluster.
     """
     address, place = server or cluster.server(), namespace or system
     authority = {"server": address} | ({"tls-server-name": tls_name} if tls_name else {})
+    account = account or ACCOUNTS[purpose]
 
     async def work(objects: ObjectClient, _: ObjectClient) -> Plain:
-        data = (await _token_secret(objects, place, account or ACCOUNTS[purpose], secret_name))["data"]
+        if await objects.get(ResourceKey(_ACCOUNT, place, account)) is None:
+            await _create_account(objects, place, account, creates)
+        data = (await _token_secret(objects, place, account, secret_name))["data"]
         kubeconfig = _kubeconfig(name or await _uid(objects), authority, data)
         return _remote_secret(kubeconfig, purpose, place)
 
@@ -133,13 +140,42 @@ async def _uid(objects: ObjectClient) -> str:
     return str(system["metadata"]["uid"])
 
 
+async def _create_account(objects: ObjectClient, namespace: str, account: str, is_allowed: bool) -> None:
+    """Create the ServiceAccount of readers, its permissions, and the namespace if there is none.
+
+    Raise CommandError if it is another account, or if the user does not allow it.
+    """
+    if account != ACCOUNTS[REMOTE] or not is_allowed:
+        raise CommandError(
+            f"there is no ServiceAccount {namespace}/{account}: install the control plane or its charts first, or "
+            f"use --service-account"
+        )
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    if await objects.get(ResourceKey(VersionedKind("v1", "Namespace"), "", namespace)) is None:
+        await objects.apply(space)
+    for plain in _reader_objects(namespace):
+        await objects.apply(plain)
+        click.echo(f"created {plain['kind']} {plain['metadata']['name']}", err=True)
+
+
+def _reader_objects(namespace: str) -> list[Plain]:
+    """Return the ServiceAccount of readers and its permissions, as an installation in a namespace has them."""
+    operator = {
+        "apiVersion": "install.istio.io/v1alpha1",
+        "kind": "IstioOperator",
+        "spec": {"values": {"global": {"istioNamespace": namespace}}},
+    }
+    rendered = render_installation(operator, lambda _: None).objects(("Base", "Pilot"))
+    return [
+        one
+        for one in rendered
+        if (one["kind"] == _ACCOUNT.name and one["metadata"]["name"] == ACCOUNTS[REMOTE])
+        or (one["kind"].startswith("ClusterRole") and one["metadata"]["name"].startswith(_READER_ROLE))
+    ]
+
+
 async def _token_secret(objects: ObjectClient, namespace: str, account: str, secret_name: str) -> Plain:
     """Return the Secret with the token of a ServiceAccount, which is created if there is none."""
-    if await objects.get(ResourceKey(VersionedKind("v1", "ServiceAccount"), namespace, account)) is None:
-        raise CommandError(
-            f"there is no ServiceAccount {namespace}/{account}: install the chart base in this cluster first, or use "
-            f"--service-account"
-        )
     secrets = [one for one in await objects.list(_SECRET, namespace=namespace) if _is_token_of(one, account)]
     names = [str(one["metadata"]["name"]) for one in secrets]
     if secret_name and secret_name not in names:

@@ -1,10 +1,13 @@
-"""pilotctl kube-inject: inject the proxy into the workloads in a file."""
+"""pilotctl kube-inject: inject the proxy into the workloads in a file.
+
+The injection configuration is that of the cluster, unless flags name files or there is no cluster.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import yaml
@@ -13,12 +16,15 @@ from deploy.operator.errors import SettingsError
 from deploy.operator.inputs import read_operator
 from deploy.operator.manifest import render_installation
 from pilot.cli.ctl.client import CommandError
+from pilot.cli.ctl.cluster import Cluster, selects_cluster, with_cluster
+from pilot.cli.ctl.connection import SYSTEM
 from pilot.cli.ctl.files import write_file
 from pilot.cli.ctl.output import write
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.problem import Severity
 from pilot.ingest.files.documents import SyntaxFault, read_documents
 from pilot.ingest.mesh_config import decode_mesh_config
+from pilot.kube.object_client import ResourceKey, VersionedKind
 from pilot.lib.flags import parse_bool
 from webhook.defaults.injector_config import default_config
 from webhook.defaults.operator_settings import mesh_config_of, values_of
@@ -26,18 +32,36 @@ from webhook.inject.config import ConfigError, InjectorConfig, decode_config
 from webhook.inject.errors import InjectionError
 from webhook.kube_inject import FileInjector, has_workloads, inject_documents
 
+if TYPE_CHECKING:
+    from pilot.kube.object_client import ObjectClient
+
 Plain = dict[str, Any]
+INJECTOR, MESH = "istio-sidecar-injector", "istio"
+"""The ConfigMaps of the injection configuration and the mesh config. Those of a revision end with its name."""
+_KEYS = {INJECTOR: ("config", "values"), MESH: ("mesh",)}
+_OFFLINE = "use --injectConfigFile, --valuesFile and --meshConfigFile to inject without a cluster"
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 class InjectionSources(NamedTuple):
-    """Sources of the injection configuration, as specified by the flags."""
+    """Sources of the injection configuration, as specified by the flags: files, and names of ConfigMaps."""
 
     inject_config: str | None
     values: str | None
     mesh_config: str | None
     operator: str | None
+    inject_map: str
+    mesh_map: str
     revision: str
+    system: str
+
+    def config_maps(self) -> dict[str, str]:
+        """Return the names of the ConfigMaps to read from the cluster. The keys are their names without a revision."""
+        if self.operator:
+            return {}
+        suffix = "" if self.revision in ("", "default") else f"-{self.revision}"
+        injector = {} if self.values else {INJECTOR: self.inject_map or f"{INJECTOR}{suffix}"}
+        return injector | ({} if self.mesh_config else {MESH: self.mesh_map or f"{MESH}{suffix}"})
 
 
 @click.command()
@@ -64,10 +88,27 @@ class InjectionSources(NamedTuple):
     metavar="FILE",
     help="IstioOperator whose values and mesh config take precedence",
 )
+@click.option(
+    "--injectConfigMapName",
+    "inject_map",
+    default="",
+    metavar="NAME",
+    help=f"ConfigMap of the cluster instead of {INJECTOR}",
+)
+@click.option(
+    "--meshConfigMapName", "mesh_map", default="", metavar="NAME", help=f"ConfigMap of the cluster instead of {MESH}"
+)
+@click.option("--webhookConfig", "webhook", expose_value=False, hidden=True)
 @click.option("-r", "--revision", default="", help="control plane revision")
-def kube_inject(filename: str, output: str | None, **sources: Any) -> None:
-    """Inject the proxy into the workloads in a file."""
-    injector = _injector(InjectionSources(**sources))
+@click.option("-i", "--istioNamespace", "system", default=SYSTEM, show_default=True, help="namespace of the mesh")
+@with_cluster
+def kube_inject(cluster: Cluster, filename: str, output: str | None, **sources: Any) -> None:
+    """Inject the proxy into the workloads in a file.
+
+    What no flag names is read from the ConfigMaps of the control plane in the cluster. Without a kubeconfig, it has the
+    defaults.
+    """
+    injector = _injector(cluster, InjectionSources(**sources))
     documents = _read(filename)
     if not any(isinstance(document, dict) and document.get("kind") for document in documents):
         raise CommandError(f"{filename} contains no objects")
@@ -86,15 +127,15 @@ def kube_inject(filename: str, output: str | None, **sources: Any) -> None:
         write(text.rstrip("\n"))
 
 
-def _injector(sources: InjectionSources) -> FileInjector:
+def _injector(cluster: Cluster, sources: InjectionSources) -> FileInjector:
     operator = _operator(sources.operator) if sources.operator else {}
-    installed = _installed(operator) if operator else {}
+    installed = _installed(operator) if operator else _installed_in(cluster, sources)
     try:
-        config = _config(sources, operator, installed.get("istio-sidecar-injector", {}))
+        config = _config(sources, operator, installed.get(INJECTOR, {}))
     except ConfigError as error:
         raise CommandError(f"{sources.inject_config}: {error}" if sources.inject_config else str(error)) from error
     mesh = _mesh(
-        [_one(sources.mesh_config), _yaml(installed.get("istio", {}).get("mesh", "")) or mesh_config_of(operator)]
+        [_one(sources.mesh_config), _yaml(installed.get(MESH, {}).get("mesh", "")) or mesh_config_of(operator)]
     )
     revision = "" if sources.revision == "default" else sources.revision or str(config.value("revision") or "")
     native = os.environ.get("ENABLE_NATIVE_SIDECARS", "") or "false"
@@ -116,10 +157,41 @@ def _installed(operator: Plain) -> dict[str, Plain]:
     return {o["metadata"]["name"].removesuffix(f"-{revision}"): o["data"] for o in objects if o["kind"] == "ConfigMap"}
 
 
+def _installed_in(cluster: Cluster, sources: InjectionSources) -> dict[str, Plain]:
+    """Return the data of the ConfigMaps of the cluster that no file replaces, keyed by name without the revision.
+
+    The result is empty if there is no cluster.
+    """
+    names = sources.config_maps()
+    if not names or not selects_cluster(click.get_current_context()):
+        return {}
+
+    async def work(objects: ObjectClient, _: ObjectClient) -> dict[str, Plain]:
+        return {kind: await _read_config_map(objects, kind, sources.system, name) for kind, name in names.items()}
+
+    try:
+        return cluster.run(work)
+    except CommandError as error:
+        raise CommandError(f"{error}; {_OFFLINE}") from error
+
+
+async def _read_config_map(objects: ObjectClient, kind: str, namespace: str, name: str) -> Plain:
+    """Return the data of a ConfigMap. `kind` is its name without the revision."""
+    one = await objects.get(ResourceKey(VersionedKind("v1", "ConfigMap"), namespace, name))
+    if one is None:
+        raise CommandError(f"there is no ConfigMap {namespace}/{name}: use -i and -r to select a control plane")
+    data: Plain = one.get("data") or {}
+    if missing := [key for key in _KEYS[kind] if key not in data]:
+        raise CommandError(f"the ConfigMap {namespace}/{name} has no key {missing[0]}")
+    return data
+
+
 def _config(sources: InjectionSources, operator: Plain, installed: Plain) -> InjectorConfig:
     values = values_of(operator) if operator else _one(sources.values)
     if sources.inject_config:
-        config = decode_config(_text(sources.inject_config), yaml.dump(values or {}, Dumper=_DUMPER))
+        is_written = bool(operator or sources.values or not installed)
+        written = yaml.dump(values, Dumper=_DUMPER) if is_written else installed["values"]
+        config = decode_config(_text(sources.inject_config), written)
         if not config.written.templates:
             raise CommandError(
                 f"{sources.inject_config} has no templates; use the key config of the ConfigMap istio-sidecar-injector"

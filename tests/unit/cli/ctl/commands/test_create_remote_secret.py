@@ -86,9 +86,25 @@ async def test_a_token_secret_is_created(shell: Shell, monkeypatch: pytest.Monke
     assert created["type"] == "kubernetes.io/service-account-token"
 
 
-async def test_a_missing_account_is_named(shell: Shell) -> None:
-    result = await shell("create-remote-secret", "--service-account", "none")
-    assert (result.exit_code, "there is no ServiceAccount istio-system/none" in result.stderr) == (1, True)
+@pytest.mark.parametrize("words", [("--service-account", "none"), ("--create-service-account=false", "-n", "none")])
+async def test_a_missing_account_is_named(shell: Shell, words: tuple[str, ...]) -> None:
+    result = await shell("create-remote-secret", *words)
+    assert (result.exit_code, "there is no ServiceAccount" in result.stderr, "none" in result.stderr) == (1, True, True)
+
+
+async def test_a_missing_account_of_readers_is_created_with_its_permissions(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "_ATTEMPTS", 1)
+    monkeypatch.setattr(command, "_DELAY", 0.0)
+    result = await shell("create-remote-secret", "--name", "west", "-n", "mesh")
+    assert f"the Secret mesh/{ACCOUNT}-istio-remote-secret-token has no token" in result.stderr
+    assert shell.server.get("", "namespaces", "", "mesh") is not None
+    assert shell.server.get("", "serviceaccounts", "mesh", ACCOUNT) is not None
+    group, role = "rbac.authorization.k8s.io", "istio-reader-clusterrole-mesh"
+    assert shell.server.get(group, "clusterroles", "", role)["rules"]
+    binding = shell.server.get(group, "clusterrolebindings", "", role)
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": "mesh"}]
 
 
 async def test_the_secret_of_a_configuration_cluster(shell: Shell) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import pathlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import yaml
 from click.testing import CliRunner
 
+from deploy.operator.manifest import render_installation
 from pilot.cli.pilotctl import pilotctl
 from pilot.config.mesh.mesh_config import MeshConfig
+from testing.apiserver.server import ApiServer
+from tests.unit.cli.ctl.commands.test_install import Shell
 from webhook.defaults.injector_config import default_config
 from webhook.inject.errors import InjectionError
 from webhook.kube_inject import FileInjector, inject_document
@@ -223,3 +227,69 @@ def test_input_without_workloads_or_containers_is_reported(text: str, message: s
     file.write_text(text)
     result = CliRunner().invoke(pilotctl, ["kube-inject", "-f", str(file)])
     assert (result.exit_code, result.stderr.replace(str(file), "FILE")) == (0, message)
+
+
+@pytest.fixture
+async def shell(tmp_path: pathlib.Path) -> AsyncIterator[Shell]:
+    """A cluster with two control planes, of which the revision canary has another image and concurrency."""
+    server = ApiServer()
+    await server.start()
+    for revision, tag, concurrency in (("", "1.0", 2), ("canary", "2.0", 7)):
+        values = {"global": {"proxy": {"image": f"mesh.example/proxy:{tag}"}}}
+        mesh = {"defaultConfig": {"concurrency": concurrency}}
+        spec = {"revision": revision, "values": values, "meshConfig": mesh}
+        operator = {"apiVersion": "install.istio.io/v1alpha1", "kind": "IstioOperator", "spec": spec}
+        for plain in render_installation(operator, lambda _: None).objects(["Pilot"]):
+            if plain["kind"] == "ConfigMap":
+                server.put(plain)
+    yield Shell(server, tmp_path)
+    await server.stop()
+
+
+def injected_proxy(text: str) -> tuple[str, int]:
+    """Return the image and the concurrency of the proxy in an injected Pod."""
+    proxy = yaml.safe_load(text)["spec"]["containers"][1]
+    return proxy["image"], json.loads(next(e["value"] for e in proxy["env"] if e["name"] == "PROXY_CONFIG"))[
+        "concurrency"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ((), ("mesh.example/proxy:1.0", 2)),
+        (("-r", "canary"), ("mesh.example/proxy:2.0", 7)),
+        (("-r", "default"), ("mesh.example/proxy:1.0", 2)),
+        (("--injectConfigMapName", "istio-sidecar-injector-canary"), ("mesh.example/proxy:2.0", 2)),
+        (("--meshConfigMapName", "istio-canary"), ("mesh.example/proxy:1.0", 7)),
+        (("--valuesFile", "values.yaml"), ("mesh.example/proxy:3.0", 2)),
+        (("--injectConfigFile", "config.yaml"), ("mesh.example/proxy:1.0", 2)),
+        (("--meshConfigFile", "mesh.yaml"), ("mesh.example/proxy:1.0", 9)),
+    ],
+)
+async def test_what_no_file_configures_is_read_from_the_cluster(
+    shell: Shell,
+    words: tuple[str, ...],
+    expected: tuple[str, int],
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pathlib.Path("pod.yaml").write_text(json.dumps(POD))
+    pathlib.Path("values.yaml").write_text("global: {proxy: {image: 'mesh.example/proxy:3.0'}}")
+    pathlib.Path("mesh.yaml").write_text("defaultConfig: {concurrency: 9}")
+    config = shell.server.get("", "configmaps", "istio-system", "istio-sidecar-injector-canary")
+    pathlib.Path("config.yaml").write_text(config["data"]["config"])
+    result = await shell("kube-inject", "-f", "pod.yaml", *words)
+    assert result.exit_code == 0, result.output
+    assert injected_proxy(result.stdout) == expected
+
+
+async def test_missing_injection_configuration_is_named(shell: Shell, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "pod.yaml").write_text(json.dumps(POD))
+    result = await shell("kube-inject", "-f", str(tmp_path / "pod.yaml"), "-r", "none")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "Error: there is no ConfigMap istio-system/istio-sidecar-injector-none: use -i and -r to select a control "
+        "plane; use --injectConfigFile, --valuesFile and --meshConfigFile to inject without a cluster\n"
+    )

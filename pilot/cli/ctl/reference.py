@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from pilot.kube.object_client import ObjectClient
 
 DEFAULT_REFERENCE = f"istiod.{SYSTEM}"
+_CONTAINER, _REVISION = "discovery", "istio.io/rev"
+_LOCAL = ("KUBECONFIG",)
+"""Variables with paths in the file system of a Pod."""
 
 
 def reference_addresses(
@@ -38,6 +41,27 @@ def reference_addresses(
             forwards = [forwarding.open(namespace, str(pod["metadata"]["name"]), port_of(pod)) for pod in pods]
             addresses += [f"http://127.0.0.1:{one.port}" for one in forwards]
     return addresses
+
+
+def reference_environment(cluster: Cluster, references: tuple[str, ...]) -> dict[str, str]:
+    """Return the environment of the first Service among the references, as its first Pod specifies it.
+
+    It has the revision in the Pod's labels, and no variables whose values are in other objects. It is empty if no
+    reference is a Service.
+    """
+    services = [reference for reference in references if not _is_address(reference)]
+    if not services:
+        return {}
+    _, pods = _pods(cluster, services[0])
+    revision = (pods[0]["metadata"].get("labels") or {}).get(_REVISION)
+    variables = {
+        str(one["name"]): str(one["value"])
+        for container in (pods[0].get("spec") or {}).get("containers") or ()
+        if container.get("name") == _CONTAINER
+        for one in container.get("env") or ()
+        if one.get("value") and one["name"] not in _LOCAL
+    }
+    return ({"REVISION": revision} if revision else {}) | variables
 
 
 def reference_webhook(ctx: click.Context, cluster: Cluster, references: tuple[str, ...], port: int) -> str:

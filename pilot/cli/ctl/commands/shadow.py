@@ -18,7 +18,7 @@ from pilot.cli.ctl.commands.manifest import read_cluster_installation, read_sett
 from pilot.cli.ctl.connection import monitoring_port
 from pilot.cli.ctl.html_page import build_page, write_page
 from pilot.cli.ctl.output import FORMATS, CommandResult, Part, TextTable, show
-from pilot.cli.ctl.reference import DEFAULT_REFERENCE, reference_addresses, reference_webhook
+from pilot.cli.ctl.reference import DEFAULT_REFERENCE, reference_addresses, reference_environment, reference_webhook
 from pilot.install.install_plan import InstallPlan, build_install_plan
 from pilot.install.verification import PlannedChange, find_changes
 from pilot.kube.object_client import ObjectClient
@@ -49,7 +49,7 @@ FOUND = 79
     "variables",
     multiple=True,
     metavar="NAME=VALUE",
-    help="environment variable of the running istiod; may be repeated",
+    help="environment variable of the running istiod, instead of that of its Pod; may be repeated",
 )
 @click.option(
     "--as-proxies",
@@ -63,7 +63,7 @@ FOUND = 79
     metavar="HOST:PORT",
     help=f"address of port {WEBHOOK_PORT} of the running istiod (default: forwarded from the Pod of the Service)",
 )
-@click.option("-r", "--revision", default="", help="revision of the running istiod")
+@click.option("-r", "--revision", default="", help="revision of the running istiod (default: that of its Pod)")
 @click.option(
     "-f",
     "--filename",
@@ -114,9 +114,12 @@ def shadow(
     what an installation would change.
     """
     plan = _plan(cluster, read_settings(files, assignments, "", "")) if files or assignments else None
-    environ = {**os.environ, **dict(_variable(text) for text in variables)}
-    if revision:
-        environ["REVISION"] = revision
+    environ = {
+        **os.environ,
+        **reference_environment(cluster, references),
+        **({"REVISION": revision} if revision else {}),
+        **dict(_variable(text) for text in variables),
+    }
     ctx = click.get_current_context()
     addresses = reference_addresses(ctx, cluster, references, _xds_port if as_proxies else monitoring_port)
     reviewer = webhook or reference_webhook(ctx, cluster, references, WEBHOOK_PORT)

@@ -43,10 +43,20 @@ class Reference:
         for number, replica in enumerate(self.replicas):
             await replica.start_server()
             pod = {"name": f"istiod-{number}", "namespace": "istio-system", "labels": LABELS}
-            self.cluster.put(
-                {"apiVersion": "v1", "kind": "Pod", "metadata": pod, "spec": {}, "status": {"phase": "Running"}}
-            )
+            self.put_pod(pod, {})
             self.cluster.forwards.ports["istio-system", pod["name"], 15014] = ("127.0.0.1", replica.port or 0)
+
+    def put_pod(self, metadata: dict[str, Any], environ: dict[str, str]) -> None:
+        """Add or replace a Pod of istiod. `environ` is the environment of its container."""
+        spec = {
+            "containers": [
+                {"name": "istio-proxy", "env": [{"name": "REVISION", "value": "proxy"}]},
+                {"name": "discovery", "env": [{"name": name, "value": value} for name, value in environ.items()]},
+            ]
+        }
+        self.cluster.put(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": "Running"}}
+        )
 
     async def stop(self) -> None:
         for replica in self.replicas:
@@ -112,11 +122,19 @@ async def test_the_report_includes_what_an_installation_would_change(
 
 
 @pytest.mark.parametrize(
-    ("words", "name"), [((), "istio"), (("-r", "default"), "istio"), (("-r", "canary"), "istio-canary")]
+    ("words", "environ", "name"),
+    [
+        ((), {}, "istio"),
+        ((), {"REVISION": "canary", "KUBECONFIG": "/var/run/secrets/remote/config"}, "istio-canary"),
+        (("-r", "default"), {"REVISION": "canary"}, "istio"),
+        (("-r", "canary"), {"REVISION": "default"}, "istio-canary"),
+        (("--environment", "REVISION=default"), {"REVISION": "canary"}, "istio"),
+    ],
 )
 async def test_the_revision_selects_the_mesh_config(
-    reference: Reference, tmp_path: pathlib.Path, words: tuple[str, ...], name: str
+    reference: Reference, tmp_path: pathlib.Path, words: tuple[str, ...], environ: dict[str, str], name: str
 ) -> None:
+    reference.put_pod({"name": "istiod-0", "namespace": "istio-system", "labels": LABELS}, environ)
     for one in ("istio", "istio-canary"):
         meta = {"name": one, "namespace": "istio-system"}
         reference.cluster.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"mesh": "{}"}})

@@ -15,7 +15,7 @@ import random
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 from pilot.cli.ctl.client import CommandError, PageClient
 from pilot.cli.ctl.replicas import Replicas
@@ -75,20 +75,30 @@ class Result:
     lags: list[float] = dataclasses.field(default_factory=list)
 
 
+class Acknowledged(NamedTuple):
+    """The number of the last acknowledged change of an object, and the time of its first acknowledgement."""
+
+    number: int
+    at: float
+
+
 class FlakyProxy(ProxyClient):
-    """A proxy that sometimes reads slowly or rejects routes. `marks` has the acknowledged change of each object,
-    `acked_at` the time of the first acknowledgement of each change, and `types_acked_at` that of each type."""
+    """A proxy that sometimes reads slowly or rejects routes. `acknowledged` has the last acknowledged change of each
+    object, and `types_acked_at` the time of the first acknowledgement of each type."""
 
     def __init__(self, address: str, described: Any, delta: bool, options: Options, rng: random.Random) -> None:
-        self.marks: dict[int, int] = {}
-        self.acked_at: dict[tuple[int, int], float] = {}
+        self.acknowledged: dict[int, Acknowledged] = {}
         self.types_acked_at: dict[str, float] = {}
         self._options, self._rng = options, rng
         super().__init__(address, described, delta)
 
-    def delivered_at(self, mark: tuple[int, int]) -> float:
-        """Return the time since which the proxy has acknowledged this change and each type."""
-        return max(self.acked_at[mark], *self.types_acked_at.values())
+    def has(self, worker: int, number: int) -> bool:
+        """Return whether the proxy has acknowledged a change, or a later one of the same object."""
+        return worker in self.acknowledged and self.acknowledged[worker].number >= number
+
+    def delivered_at(self, worker: int) -> float:
+        """Return the time since which the proxy has acknowledged the last change of an object, and each type."""
+        return max(self.acknowledged[worker].at, *self.types_acked_at.values())
 
     async def receive(self, response: Any) -> None:
         if self._rng.random() < self._options.slow:
@@ -104,9 +114,9 @@ class FlakyProxy(ProxyClient):
         self.types_acked_at.setdefault(url, now)
         if url == RDS:
             for data in self.resources[RDS].values():
-                self.marks |= {int(worker): int(number) for worker, number in _MARK.findall(data)}
-            for mark in self.marks.items():
-                self.acked_at.setdefault(mark, now)
+                for worker, number in _MARK.findall(data):
+                    if not self.has(int(worker), int(number)):
+                        self.acknowledged[int(worker)] = Acknowledged(int(number), now)
         await super()._acknowledge(url)
 
 
@@ -193,12 +203,11 @@ class Trial:
         self.result.delivered += 1
         for one in self._proxies.values():
             has_routes = not one.ended and one.types_acked_at.get(RDS, began + 1) <= began
-            if has_routes and one.marks.get(worker, 0) < number:
-                self.result.false.append(f"change {number} of s{worker} at {one.name}: {one.marks.get(worker)}")
-        mark = worker, number
-        events = [one.delivered_at(mark) for one in self._proxies.values() if mark in one.acked_at]
+            if has_routes and not one.has(worker, number):
+                self.result.false.append(f"change {number} of s{worker} at {one.name}: {one.acknowledged.get(worker)}")
+        events = [one.delivered_at(worker) for one in self._proxies.values() if one.has(worker, number)]
         if events:
-            events += [one.delivered_at(mark) if mark in one.acked_at else at for at, one in self._stopped]
+            events += [one.delivered_at(worker) if one.has(worker, number) else at for at, one in self._stopped]
             self.result.lags.append(now - max(events))
 
 

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from pilot.bootstrap import first_load
-from pilot.bootstrap.first_load import FirstLoad, PausedClock, refuse_invalid_mesh
+from pilot.bootstrap.first_load import GC_THRESHOLDS, FirstLoad, PausedClock, refuse_invalid_mesh
 from pilot.config.mesh.mesh_config import ConfigSource, MeshConfig
 from pilot.config.problem import Problem, Severity
 from pilot.ingest.mesh_config import MESH, NETWORKS
@@ -98,7 +98,7 @@ async def test_first_load_is_one_commit_excluded_from_collection(
     await sources.load.start()
     assert sources.lines == ["mesh files", "read a folder", "read a folder", "open []", "read sources", "commit"]
     assert threading.main_thread() not in sources.threads, "the event loop stays responsive"
-    assert gc_calls == ["freeze", (10_000, 500, 100)]
+    assert gc_calls == ["freeze", GC_THRESHOLDS]
     assert gc.isenabled()
     [line] = caplog.messages
     assert line.startswith("read 10 files in 0.")

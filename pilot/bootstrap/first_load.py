@@ -26,13 +26,13 @@ _TITLES = {MESH: "mesh config", NETWORKS: "mesh networks"}
 _FLAGS = {MESH: "--meshConfig", NETWORKS: "--networksConfig"}
 LISTED = 5
 """Maximum number of errors that the message about an invalid mesh config lists."""
-GC_THRESHOLDS = (2_000, 5, 1_000_000)
+GC_THRESHOLDS = (2_000, 5, 10_000)
 """Thresholds of the garbage collector after the first load.
 
 A collection blocks the event loop for 0.3 to 0.7 µs for each object that it examines. It examines several times as many
 young objects as the first threshold, because each older object that is freed is subtracted. Objects that survive two
-collections are never examined again: nearly all of them stay alive, and connections, edits and requests leave no cycles
-among them.
+collections are examined again only after a hundred million allocations: nearly all of them stay alive, and connections,
+watches, edits and requests leave no cycles among them.
 """
 
 

@@ -287,18 +287,35 @@ def _network_errors(path: str) -> Any:
         yield
     except KubeError:
         raise
-    except aiohttp.ClientConnectorError as error:
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        _drop_tracebacks(error)
+        raise _unreachable(path, error) from error
+
+
+def _unreachable(path: str, error: Exception) -> Unreachable:
+    """Return the error that tells users of a network error."""
+    if isinstance(error, aiohttp.ClientConnectorError):
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
             reason = getattr(error.certificate_error, "verify_message", "") or str(error.certificate_error)
         else:
             reason = _reason(error.os_error)
-        raise Unreachable(f"cannot connect to the API server {error.host}:{error.port}: {reason}") from error
-    except aiohttp.ServerDisconnectedError as error:
-        raise Unreachable(f"{path}: the server closed the connection without a response") from error
-    except aiohttp.ClientResponseError as error:
-        raise Unreachable(f"{path}: the response is not HTTP/1.1, so it may be from another kind of server") from error
-    except (aiohttp.ClientError, OSError, TimeoutError) as error:
-        raise Unreachable(f"{path}: {_reason(error)}") from error
+        return Unreachable(f"cannot connect to the API server {error.host}:{error.port}: {reason}")
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return Unreachable(f"{path}: the server closed the connection without a response")
+    if isinstance(error, aiohttp.ClientResponseError):
+        return Unreachable(f"{path}: the response is not HTTP/1.1, so it may be from another kind of server")
+    return Unreachable(f"{path}: {_reason(error)}")
+
+
+def _drop_tracebacks(error: BaseException | None) -> None:
+    """Remove the tracebacks of an error and its causes.
+
+    A response keeps the error that has ended it, and the traceback keeps the response. A watch has lived too long for
+    the collector to free both.
+    """
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
 
 
 def _reason(error: Exception) -> str:

@@ -183,10 +183,14 @@ class Trial:
         client = _TimedControlPlane(
             [PageClient(f"{plane.host}:{plane.ports['monitoringAddr']}") for plane in self._planes], began
         )
+
+        def wait() -> float:
+            """Return the time of the report. The event loop may be busy then."""
+            wait_until_delivered(client, [Target(query)], self._options.timeout)
+            return time.monotonic()
+
         try:
-            await asyncio.get_running_loop().run_in_executor(
-                self._threads, wait_until_delivered, client, [Target(query)], self._options.timeout
-            )
+            reported = await asyncio.get_running_loop().run_in_executor(self._threads, wait)
         except Failure as failure:
             if failure.is_rejected:
                 self.result.refused += 1
@@ -196,19 +200,19 @@ class Trial:
         except CommandError:
             self.result.expired += 1
             return
-        self._check(worker, number, began[-1], time.monotonic())
+        self._check(worker, number, began[-1], reported)
 
-    def _check(self, worker: int, number: int, began: float, now: float) -> None:
-        """Compare a reported delivery with what the proxies that had routes before the last poll have acknowledged."""
+    def _check(self, worker: int, number: int, began: float, reported: float) -> None:
+        """Compare a reported delivery with what the proxies that had routes before the last poll had acknowledged."""
         self.result.delivered += 1
         for one in self._proxies.values():
             has_routes = not one.ended and one.types_acked_at.get(RDS, began + 1) <= began
-            if has_routes and not one.has(worker, number):
+            if has_routes and not (one.has(worker, number) and one.acknowledged[worker].at <= reported):
                 self.result.false.append(f"change {number} of s{worker} at {one.name}: {one.acknowledged.get(worker)}")
-        events = [one.delivered_at(worker) for one in self._proxies.values() if one.has(worker, number)]
-        if events:
-            events += [one.delivered_at(worker) if one.has(worker, number) else at for at, one in self._stopped]
-            self.result.lags.append(now - max(events))
+        delivered = [one.delivered_at(worker) for one in self._proxies.values() if one.has(worker, number)]
+        stopped = [one.delivered_at(worker) if one.has(worker, number) else at for at, one in self._stopped]
+        if events := [at for at in (*delivered, *stopped) if at <= reported]:
+            self.result.lags.append(reported - max(events))
 
 
 class _TimedControlPlane(Replicas):

@@ -66,7 +66,7 @@ class DeltaSession(Session):
             subscription.wildcard = subscription.owes_all = True
         subscription.requested = self._name_sets.change(subscription.requested, added, removed | _STARS)
         subscription.owe(added)
-        return subscription.owes_all or bool(subscription.owed)
+        return subscription.is_owed
 
     def _warm(self, type_url: str) -> None:
         """After a request for clusters, send all endpoints again.

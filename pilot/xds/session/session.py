@@ -166,11 +166,11 @@ class Session(abc.ABC):
     def owes(self, type_url: str) -> bool:
         """Return whether resources of a type must be sent although they did not change."""
         subscription = self.subscriptions.get(type_url)
-        return subscription is not None and (subscription.owes_all or bool(subscription.owed))
+        return subscription is not None and subscription.is_owed
 
     def owes_anything(self) -> bool:
         """Return whether anything must be sent although it did not change."""
-        return any(self.owes(type_url) for type_url in self.subscriptions)
+        return any(subscription.is_owed for subscription in self.subscriptions.values())
 
     @property
     def holds_endpoints(self) -> bool:

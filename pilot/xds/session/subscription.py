@@ -87,6 +87,11 @@ class Subscription:
         """
         return not (self.wildcard or self.requested.all or self.owes_all or self.owed or self.type.has_aliases)
 
+    @property
+    def is_owed(self) -> bool:
+        """Return whether something must be sent although it did not change."""
+        return self.owes_all or bool(self.owed)
+
     def owe(self, names: Iterable[str]) -> None:
         """Add the given names and the held names to `owed`. Names that are not requested are ignored."""
         owed = self.owed.union(names, self.held_names) if self.owed or self.held_names else frozenset(names)
@@ -95,7 +100,7 @@ class Subscription:
 
     def is_behind(self, state: TypeState) -> bool:
         """Return whether there may be something to send."""
-        return state is not self.sent_state or self.owes_all or bool(self.owed)
+        return state is not self.sent_state or self.is_owed
 
 
 class DeltaSubscription(Subscription):

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import gc
 import json
 import pathlib
 import random
 import socket
 import types
+import weakref
 from collections.abc import AsyncIterator
 from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import web
 
@@ -397,6 +400,37 @@ async def test_watch_lines_are_complete() -> None:
     async with scripted_server((200, b"a\nb")) as (_, client, _):
         with pytest.raises(Unreachable, match=r"^/w: the response ended in the middle of a line$"):
             [lines async for lines in client.lines("/w", {})]
+
+
+async def test_watch_that_is_cut_leaves_no_garbage_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
+    responses: list[weakref.ref[aiohttp.ClientResponse]] = []
+    start = aiohttp.ClientResponse.start
+
+    async def record(response: aiohttp.ClientResponse, *arguments: Any) -> aiohttp.ClientResponse:
+        responses.append(weakref.ref(response))
+        return await start(response, *arguments)
+
+    async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\na\n\r\n")
+        await writer.drain()
+        await asyncio.sleep(0.05)  # the first line is read
+        writer.transport.abort()
+
+    monkeypatch.setattr(aiohttp.ClientResponse, "start", record)
+    server = await asyncio.start_server(cut, "127.0.0.1", 0)
+    client = ApiClient(RotatingCredentials(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"))
+    gc.disable()
+    try:
+        with contextlib.suppress(Unreachable):
+            async for _ in client.lines("/w", {}):
+                pass
+        await asyncio.sleep(0)
+        assert [response() for response in responses] == [None]
+    finally:
+        gc.enable()
+        await client.close()
+        server.close()
 
 
 async def test_unreachable_server() -> None:

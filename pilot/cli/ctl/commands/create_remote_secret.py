@@ -150,9 +150,8 @@ async def _create_account(objects: ObjectClient, namespace: str, account: str, i
             f"there is no ServiceAccount {namespace}/{account}: install the control plane or its charts first, or "
             f"use --service-account"
         )
-    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     if await objects.get(ResourceKey(VersionedKind("v1", "Namespace"), "", namespace)) is None:
-        await objects.apply(space)
+        await objects.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     for plain in _reader_objects(namespace):
         await objects.apply(plain)
         click.echo(f"created {plain['kind']} {plain['metadata']['name']}", err=True)

@@ -18,13 +18,13 @@ from deploy.operator.manifest import render_installation
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, selects_cluster, with_cluster
 from pilot.cli.ctl.connection import SYSTEM
+from pilot.cli.ctl.control_plane_config import INJECTOR, MESH, ControlPlaneConfig, find_config, get_existing
 from pilot.cli.ctl.files import write_file
 from pilot.cli.ctl.output import write
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.problem import Severity
 from pilot.ingest.files.documents import SyntaxFault, read_documents
 from pilot.ingest.mesh_config import decode_mesh_config
-from pilot.kube.object_client import ResourceKey, VersionedKind
 from pilot.lib.flags import parse_bool
 from webhook.defaults.injector_config import default_config
 from webhook.defaults.operator_settings import mesh_config_of, values_of
@@ -36,10 +36,11 @@ if TYPE_CHECKING:
     from pilot.kube.object_client import ObjectClient
 
 Plain = dict[str, Any]
-INJECTOR, MESH = "istio-sidecar-injector", "istio"
-"""The ConfigMaps of the injection configuration and the mesh config. Those of a revision end with its name."""
 _KEYS = {INJECTOR: ("config", "values"), MESH: ("mesh",)}
-_OFFLINE = "use --injectConfigFile, --valuesFile and --meshConfigFile to inject without a cluster"
+_HINT = (
+    "select the control plane with -i and -r, or inject without a cluster with --injectConfigFile, --valuesFile and "
+    "--meshConfigFile"
+)
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
@@ -56,12 +57,12 @@ class InjectionSources(NamedTuple):
     system: str
 
     def config_maps(self) -> dict[str, str]:
-        """Return the names of the ConfigMaps to read from the cluster. The keys are their names without a revision."""
-        if self.operator:
-            return {}
-        suffix = "" if self.revision in ("", "default") else f"-{self.revision}"
-        injector = {} if self.values else {INJECTOR: self.inject_map or f"{INJECTOR}{suffix}"}
-        return injector | ({} if self.mesh_config else {MESH: self.mesh_map or f"{MESH}{suffix}"})
+        """Return the ConfigMaps to read from the cluster, by the name without a revision.
+
+        The values are the names that flags specify, or "".
+        """
+        injector = {} if self.values else {INJECTOR: self.inject_map}
+        return injector | ({} if self.mesh_config else {MESH: self.mesh_map})
 
 
 @click.command()
@@ -167,22 +168,21 @@ def _installed_in(cluster: Cluster, sources: InjectionSources) -> dict[str, Plai
         return {}
 
     async def work(objects: ObjectClient, _: ObjectClient) -> dict[str, Plain]:
-        return {kind: await _read_config_map(objects, kind, sources.system, name) for kind, name in names.items()}
+        installed = await find_config(objects, sources.system, sources.revision)
+        return {kind: await _read_config_map(objects, installed, kind, name) for kind, name in names.items()}
 
     try:
         return cluster.run(work)
     except CommandError as error:
-        raise CommandError(f"{error}; {_OFFLINE}") from error
+        raise CommandError(f"{error}; {_HINT}") from error
 
 
-async def _read_config_map(objects: ObjectClient, kind: str, namespace: str, name: str) -> Plain:
-    """Return the data of a ConfigMap. `kind` is its name without the revision."""
-    one = await objects.get(ResourceKey(VersionedKind("v1", "ConfigMap"), namespace, name))
-    if one is None:
-        raise CommandError(f"there is no ConfigMap {namespace}/{name}: use -i and -r to select a control plane")
-    data: Plain = one.get("data") or {}
-    if missing := [key for key in _KEYS[kind] if key not in data]:
-        raise CommandError(f"the ConfigMap {namespace}/{name} has no key {missing[0]}")
+async def _read_config_map(objects: ObjectClient, installed: ControlPlaneConfig, kind: str, name: str) -> Plain:
+    """Return the data of a ConfigMap. `kind` is its name without the revision, and `name` another one, or ""."""
+    key = installed.key(kind)._replace(name=name) if name else installed.key(kind)
+    data: Plain = (await get_existing(objects, key)).get("data") or {}
+    if missing := [entry for entry in _KEYS[kind] if entry not in data]:
+        raise CommandError(f"the {key} has no key {missing[0]}")
     return data
 
 

@@ -5,23 +5,29 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 import yaml
 
-from pilot.cli.ctl.analyzers.analyzer import MUTATING_WEBHOOKS, REVISION
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, with_cluster
 from pilot.cli.ctl.command import AliasGroup
 from pilot.cli.ctl.connection import SYSTEM
+from pilot.cli.ctl.control_plane_config import (
+    CONFIG_MAP,
+    INJECTOR,
+    MESH,
+    ControlPlaneConfig,
+    find_config,
+    get_existing,
+)
 from pilot.cli.ctl.files import read_file, write_file
 from pilot.cli.ctl.output import write
 from pilot.cli.ctl.request_texts import ANY_NAMESPACE, NAMESPACE, OBJECT_NAME
 from pilot.cli.ctl.vm_files import VmOptions, VmWorkload, cluster_env, proxy_config, read_group
 from pilot.ingest.decode import listed_objects
 from pilot.ingest.files.documents import SyntaxFault, read_documents
-from pilot.install.installation_labels import DEFAULT, TAG
 from pilot.kube.object_client import ResourceKey, VersionedKind
 
 if TYPE_CHECKING:
@@ -30,11 +36,9 @@ if TYPE_CHECKING:
 Plain = dict[str, Any]
 DEFAULT_CLUSTER = "Kubernetes"
 """ID of the cluster of injected proxies if the values do not set it."""
-_CONFIG_MAP, _SERVICE = VersionedKind("v1", "ConfigMap"), VersionedKind("v1", "Service")
-_ACCOUNT = VersionedKind("v1", "ServiceAccount")
+_SERVICE, _ACCOUNT = VersionedKind("v1", "Service"), VersionedKind("v1", "ServiceAccount")
 _GROUP = VersionedKind("networking.istio.io/v1", "WorkloadGroup")
 _ENTRY = "WorkloadEntry"
-_WEBHOOKS = VersionedKind(MUTATING_WEBHOOKS.api_version, MUTATING_WEBHOOKS.name)
 _ROOTS = "istio-ca-root-cert"
 EAST_WEST = "istio-eastwestgateway"
 SECRET_MODE, PUBLIC_MODE = 0o600, 0o644
@@ -120,18 +124,6 @@ def entry() -> None:
     """Configure the machines of WorkloadEntries."""
 
 
-class Location(NamedTuple):
-    """The objects of the cluster that the files are made from: the namespace and revision of the control plane, and
-    the east-west gateway."""
-
-    system: str
-    revision: str
-    gateway: str
-
-    def config_map(self, name: str) -> ResourceKey:
-        return ResourceKey(_CONFIG_MAP, self.system, f"{name}-{self.revision}" if self.revision else name)
-
-
 @entry.command()
 @click.option("-f", "--file", "path", default="", help="WorkloadGroup, instead of --name; - for standard input")
 @click.option("--name", default="", help="name of the WorkloadGroup")
@@ -190,13 +182,12 @@ def configure(
 
     async def work(objects: ObjectClient, _: ObjectClient) -> tuple[VmWorkload, dict[str, str]]:
         key = ResourceKey(_GROUP, namespace, name)
-        member = read_group(_read_group(path, namespace) if path else await _get(objects, key))
-        chosen = revision or await _default_revision(objects)
-        location = Location(system, "" if chosen == DEFAULT else chosen, gateway)
-        own_id = await _cluster_id(objects, location) if cluster_id is None else cluster_id
-        options = VmOptions(system=system, revision=location.revision, cluster_id=own_id, **more)
-        config = proxy_config(member, await _mesh(objects, location), options)
-        address = ingress_ip or await _gateway_address(objects, location)
+        member = read_group(_read_group(path, namespace) if path else await get_existing(objects, key))
+        installed = await find_config(objects, system, revision)
+        own_id = await _cluster_id(objects, installed) if cluster_id is None else cluster_id
+        options = VmOptions(system=system, revision=installed.revision, cluster_id=own_id, **more)
+        config = proxy_config(member, await _mesh(objects, installed), options)
+        address = ingress_ip or await _gateway_address(objects, system, gateway)
         return member, {
             "cluster.env": cluster_env(member, config, options),
             "mesh.yaml": yaml.safe_dump({"defaultConfig": config}, sort_keys=True),
@@ -234,40 +225,28 @@ def _read_group(path: str, namespace: str) -> Plain:
     return {**plain, "metadata": {**({"namespace": namespace} if namespace else {}), **metadata}}
 
 
-async def _get(objects: ObjectClient, key: ResourceKey) -> Plain:
-    plain = await objects.get(key)
-    if plain is None:
-        raise CommandError(f"there is no {key}")
-    return plain
-
-
-async def _default_revision(objects: ObjectClient) -> str:
-    webhooks = await objects.list(_WEBHOOKS, f"{TAG}={DEFAULT}")
-    return next((str((one["metadata"].get("labels") or {}).get(REVISION, DEFAULT)) for one in webhooks), DEFAULT)
-
-
-async def _cluster_id(objects: ObjectClient, location: Location) -> str:
+async def _cluster_id(objects: ObjectClient, installed: ControlPlaneConfig) -> str:
     """Return the ID of the cluster that the injector sets. Raise CommandError if its values are unusable."""
-    key = location.config_map("istio-sidecar-injector")
+    key = installed.key(INJECTOR)
     try:
-        values = json.loads((await _get(objects, key)).get("data", {}).get("values", "{}"))
+        values = json.loads((await get_existing(objects, key)).get("data", {}).get("values", "{}"))
         return str(values["global"]["multiCluster"]["clusterName"] or DEFAULT_CLUSTER)
     except (ValueError, KeyError, TypeError) as error:
         raise CommandError(f"{key} does not contain the ID of the cluster; use --clusterID") from error
 
 
-async def _mesh(objects: ObjectClient, location: Location) -> Plain:
-    key = location.config_map("istio")
+async def _mesh(objects: ObjectClient, installed: ControlPlaneConfig) -> Plain:
+    key = installed.key(MESH)
     try:
-        mesh = yaml.safe_load((await _get(objects, key)).get("data", {}).get("mesh", "")) or {}
+        mesh = yaml.safe_load((await get_existing(objects, key)).get("data", {}).get("mesh", "")) or {}
     except yaml.YAMLError as error:
         raise CommandError(f"the mesh config in {key} is not YAML: {error}") from error
     return mesh if isinstance(mesh, dict) else {}
 
 
 async def _root(objects: ObjectClient, namespace: str) -> str:
-    key = ResourceKey(_CONFIG_MAP, namespace, _ROOTS)
-    return str((await _get(objects, key)).get("data", {}).get("root-cert.pem", ""))
+    key = ResourceKey(CONFIG_MAP, namespace, _ROOTS)
+    return str((await get_existing(objects, key)).get("data", {}).get("root-cert.pem", ""))
 
 
 async def _token(objects: ObjectClient, member: VmWorkload, seconds: int) -> str:
@@ -277,10 +256,10 @@ async def _token(objects: ObjectClient, member: VmWorkload, seconds: int) -> str
     return str((await objects.post(key, body, "token"))["status"]["token"])
 
 
-async def _gateway_address(objects: ObjectClient, location: Location) -> str:
+async def _gateway_address(objects: ObjectClient, system: str, gateway: str) -> str:
     """Return the external address of the east-west gateway, or "" if it has none."""
-    name, _, namespace = location.gateway.partition(".")
-    service = await objects.get(ResourceKey(_SERVICE, namespace or location.system, name)) or {}
+    name, _, namespace = gateway.partition(".")
+    service = await objects.get(ResourceKey(_SERVICE, namespace or system, name)) or {}
     ingress = service.get("status", {}).get("loadBalancer", {}).get("ingress") or ()
     addresses = [entry["ip"] for entry in ingress if "ip" in entry] + (service.get("spec", {}).get("externalIPs") or [])
     return str(addresses[0]) if addresses else ""

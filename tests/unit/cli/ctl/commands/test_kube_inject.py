@@ -290,6 +290,6 @@ async def test_missing_injection_configuration_is_named(shell: Shell, tmp_path: 
     result = await shell("kube-inject", "-f", str(tmp_path / "pod.yaml"), "-r", "none")
     assert result.exit_code == 1
     assert result.stderr == (
-        "Error: there is no ConfigMap istio-system/istio-sidecar-injector-none: use -i and -r to select a control "
-        "plane; use --injectConfigFile, --valuesFile and --meshConfigFile to inject without a cluster\n"
+        "Error: there is no ConfigMap istio-system/istio-sidecar-injector-none; select the control plane with "
+        "-i and -r, or inject without a cluster with --injectConfigFile, --valuesFile and --meshConfigFile\n"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,6 +18,12 @@ LONGEST_FIELD = 320
 
 The keys of a mapping are fields too. Without a limit, the paths of all problems below a long key would contain the
 whole key.
+"""
+MAX_PROBLEMS = 100
+"""Maximum number of errors to report for an object. The same limit applies to its other problems.
+
+An object of 1 MB can have 100,000 problems. They would be stored and shown on debug pages for as long as the object
+exists.
 """
 LONGEST_MESSAGE = 2000
 """The maximum number of characters of a message, and of the path of a problem before `below` and `each` prepend to it.
@@ -134,6 +141,27 @@ def below(field: str, problems: Iterable[Problem]) -> Problems:
         path = problem.path
         joined = field if not path else field + path if path[0] == "[" else f"{field}.{path}"
         yield msgspec.structs.replace(problem, path=joined)
+
+
+def about(subject: ObjectRef, problems: Iterable[Problem]) -> list[Problem]:
+    """Return the problems of an object: at most `MAX_PROBLEMS` errors and at most as many others.
+
+    If there are more, the last one is a warning that says so. After one error more, the remaining problems are not
+    computed.
+    """
+    listed: list[Problem] = []
+    counts: Counter[bool] = Counter()
+    for problem in problems:
+        is_error = problem.severity is Severity.ERROR
+        counts[is_error] += 1
+        if counts[is_error] <= MAX_PROBLEMS:
+            listed.append(msgspec.structs.replace(problem, object=subject))
+        elif is_error:
+            break
+    if counts.total() > len(listed):
+        more = warning("more-problems", "", f"only the first {MAX_PROBLEMS} are listed")
+        listed.append(msgspec.structs.replace(more, object=subject))
+    return listed
 
 
 def each(field: str, items: Iterable[T], check: Callable[[T], Iterable[Problem]]) -> Problems:

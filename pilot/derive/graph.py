@@ -39,6 +39,10 @@ PARKED_BY_COMMIT = 4_000
 orphans like other nodes, until they are collected."""
 
 
+MARKED_IN_A_STEP = 1_000
+"""Number of readers after which a commit that marks nodes may pause. It marks them in less than a millisecond."""
+
+
 class CycleError(RuntimeError):
     """A derived function reads its own value. `args[0]` is the node's key. The error is memoised like other errors."""
 
@@ -494,7 +498,7 @@ class Database:
                 if node.watchers:
                     hit[node] = None
                 for reached in node.fn.reached(self, node, before):
-                    self._mark([reached], hit, hubs)
+                    yield from self._mark([reached], hit, hubs)
                     if self.must_pause is not None and self.must_pause():
                         yield
                         self.revision += 1  # later than every verification during the pause
@@ -524,17 +528,26 @@ class Database:
             table.apply(key, row, todo)
             if self.must_pause is not None and self.must_pause():
                 hit |= dict.fromkeys(node for node in todo if node.watchers)
-                self._mark(todo, hit, hubs)
+                yield from self._mark(todo, hit, hubs)
                 yield
                 self.revision += 1  # later than every verification during the pause
         hit |= dict.fromkeys(node for node in todo if node.watchers)
-        self._mark(todo, hit, hubs)
+        yield from self._mark(todo, hit, hubs)
 
-    def _mark(self, todo: list[Node], hit: dict[Node, None], hubs: list[tuple[Node, Any]]) -> None:
+    def _mark(
+        self, todo: list[Node], hit: dict[Node, None], hubs: list[tuple[Node, Any]]
+    ) -> Generator[None, None, None]:
         """Mark the readers of changed nodes as stale, up to the next hubs. Append these hubs to `hubs` with their
-        current values."""
+        current values. Yield when the commit must pause."""
+        marked = 0
         while todo:
+            if marked >= MARKED_IN_A_STEP:
+                marked = 0
+                if self.must_pause is not None and self.must_pause():
+                    yield
+                    self.revision += 1  # later than every verification during the pause
             node = todo.pop()
+            marked += len(node.readers)
             for reader in node.readers:
                 if reader.gathered is not None:
                     reader.gathered.dirty[node] = None

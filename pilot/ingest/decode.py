@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import re
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
@@ -20,7 +19,7 @@ from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY
 from pilot.config.kubernetes.pod import OwnerReference
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.object import Object, ObjectKey, RegistryKey
-from pilot.config.problem import LONGEST_FIELD, ObjectRef, Problem, Severity, below, error, warning
+from pilot.config.problem import LONGEST_FIELD, ObjectRef, Problem, Severity, about, below, error, warning
 from pilot.ingest import shape
 from pilot.ingest.field_hints import MAX_SUGGESTIONS
 from pilot.lib.regex import one_budget
@@ -28,12 +27,6 @@ from pilot.lib.suggestion import did_you_mean
 from pilot.lib.text import cut
 
 REVISION_LABEL = "istio.io/rev"
-MAX_PROBLEMS = 100
-"""Maximum number of errors to report for an object. The same limit applies to its other problems.
-
-An object of 1 MB can have 100,000 problems. They would be stored and shown on debug pages for as long as the object
-exists.
-"""
 MAX_MANAGER = 128
 """Maximum length of the name of a field manager and of a UID, in characters."""
 _READ_ANNOTATIONS = ("istio.io", "kubernetes.io/ingress.class", "openshift.io/sa.scc.")
@@ -211,17 +204,17 @@ def _decode_as(
     namespace = (metadata.namespace or "default") if kind.namespaced else ""
     subject = ObjectRef(kind.id, namespace, metadata.name)
     if not (origin.own or kind.per_cluster):
-        return None, _about(subject, [_remote(kind, origin.cluster)]), None
+        return None, about(subject, [_remote(kind, origin.cluster)]), None
     key = kind.key(origin.cluster, namespace, metadata.name)
     if problems:
         has_key = not any(p.path in ("metadata", "metadata.name", "metadata.namespace") for p in problems)
-        return None, _about(subject, problems), (kind.table_name, key) if has_key else None
+        return None, about(subject, problems), (kind.table_name, key) if has_key else None
     body = _body(kind, plain)
     spec, wrong = shape.decode(body, kind.struct, strict)
     mismatches = [*_check_fields(kind, plain, strict), *_placed(kind, wrong)]
     unknown_metadata = list(_check_metadata_fields(kind, plain, strict))
     if any(p.severity is Severity.ERROR for p in (*mismatches, *unknown_metadata)):
-        return None, _about(subject, [*mismatches, *unknown_metadata]), (kind.table_name, key)
+        return None, about(subject, [*mismatches, *unknown_metadata]), (kind.table_name, key)
     if mismatches:
         spec, consequences = kind.tighten(spec, [problem.path for problem in mismatches])
         mismatches = [*consequences, *mismatches]
@@ -231,7 +224,7 @@ def _decode_as(
         kind.id, namespace, metadata.name, spec, metadata.labels, annotations, _utc(metadata.creation_timestamp)
     )
     with one_budget():
-        problems = _about(subject, chain(mismatches, () if is_validated else kind.validate(decoded)))
+        problems = about(subject, chain(mismatches, () if is_validated else kind.validate(decoded)))
     if any(p.severity is Severity.ERROR for p in problems):
         return None, problems, (kind.table_name, key)
     return Entry(kind.table_name, key, decoded, _version(plain["metadata"])), problems, None
@@ -284,11 +277,11 @@ def _identify(plain: Any, catalogue: Catalogue, strict: bool) -> AnyKind | list[
     kind = catalogue.find(group_kind)
     if kind is None:
         subject = ObjectRef(group_kind, *_identity(plain.get("metadata")))
-        return _about(subject, _unknown_kind(group_kind, version, catalogue, strict))
+        return about(subject, _unknown_kind(group_kind, version, catalogue, strict))
     if number not in kind.versions:
         subject = ObjectRef(group_kind, *_identity(plain.get("metadata")))
         message = f"{group_kind} is supported in {', '.join(kind.versions)}, not {number}"
-        return _about(subject, [error("unknown-version", "apiVersion", message)])
+        return about(subject, [error("unknown-version", "apiVersion", message)])
     return kind
 
 
@@ -424,20 +417,3 @@ def _placed(kind: AnyKind, problems: Iterable[Problem]) -> Iterable[Problem]:
     for problem in problems:
         part = re.split(r"[.\[]", problem.path, maxsplit=1)[0]
         yield problem if part in kind.parts else next(iter(below("spec", (problem,))))
-
-
-def _about(subject: ObjectRef, problems: Iterable[Problem]) -> list[Problem]:
-    """Return the problems of an object: at most `MAX_PROBLEMS` errors and at most as many other problems."""
-    listed: list[Problem] = []
-    counts: Counter[bool] = Counter()
-    for problem in problems:
-        is_error = problem.severity is Severity.ERROR
-        counts[is_error] += 1
-        if counts[is_error] <= MAX_PROBLEMS:
-            listed.append(msgspec.structs.replace(problem, object=subject))
-        elif is_error:
-            break  # the object is rejected, whatever follows
-    if counts.total() > len(listed):
-        more = warning("more-problems", "", f"only the first {MAX_PROBLEMS} are listed")
-        listed.append(msgspec.structs.replace(more, object=subject))
-    return listed

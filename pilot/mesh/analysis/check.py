@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from pilot.config.object import Object
-from pilot.config.problem import Problem
+from pilot.config.problem import Problem, about
 from pilot.derive import Derived
 
 
@@ -29,11 +29,12 @@ class Check(NamedTuple):
 
 
 def attribute(o: Object[Any], problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Return the problems of an object, without duplicates.
+    """Return the problems of an object, without duplicates and up to the maximum number.
 
     Each problem refers to the object or, if it was derived from others, to the first of them, of which it has no path.
     """
     if o.origin is not None and o.origin.parents:
         source = o.origin.parents[0]
-        return tuple(dict.fromkeys(replace(problem, object=source, path="spec", line=0) for problem in problems))
-    return tuple(dict.fromkeys(replace(problem, object=o.ref) for problem in problems))
+        general = (replace(problem, path="spec", line=0) for problem in problems)
+        return tuple(about(source, dict.fromkeys(general)))
+    return tuple(about(o.ref, dict.fromkeys(problems)))

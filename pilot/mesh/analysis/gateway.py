@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
 from pilot.config.kinds.istio import GATEWAY
 from pilot.config.networking.gateway import Gateway, ServerTLSSettings
 from pilot.config.object import Object, ObjectKey
-from pilot.config.problem import Problem, Problems, below, warning
+from pilot.config.problem import MAX_PROBLEMS, Problem, Problems, below, warning
 from pilot.derive import derived
 from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.credential import check_credential
@@ -26,7 +27,10 @@ def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
 def gateway_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
     """Return the problems between a Gateway and other objects, except conflicts with other servers of a router."""
     gateway = GATEWAY.get(db, key)
-    return attribute(gateway, below("spec", _check(db, gateway))) if gateway is not None else ()
+    if gateway is None:
+        return ()
+    problems = itertools.islice(_check(db, gateway), MAX_PROBLEMS + 1)  # all of them are warnings
+    return attribute(gateway, below("spec", problems))
 
 
 GATEWAYS = Check("Gateway", _keys, gateway_problems)

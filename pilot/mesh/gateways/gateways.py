@@ -12,8 +12,8 @@ from pilot.config.kinds.istio import GATEWAY
 from pilot.config.networking.gateway import Gateway, Server
 from pilot.config.object import Object, ObjectKey, age
 from pilot.config.protocol import Protocol
-from pilot.derive import derived, hub
-from pilot.mesh.gateways.merge import merge
+from pilot.derive import Steps, derived, derived_in_steps, hub
+from pilot.mesh.gateways.merge import merge_in_steps
 from pilot.mesh.gateways.servers import GatewaySelectionKey, MergedGateway, ServerKey, TargetPort, qualify_hosts
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.service_targets import service_targets
@@ -122,9 +122,10 @@ def service_ports(db: Mesh, node_id: str) -> tuple[TargetPort, ...]:
     return tuple(out)
 
 
-@derived
-def merged_gateway(db: Mesh, selected: GatewaySelectionKey) -> MergedGateway:
+@derived_in_steps
+def merged_gateway(db: Mesh, selected: GatewaySelectionKey) -> Steps[MergedGateway]:
     """Return the servers of the selected Gateways, grouped by port. Servers that conflict with an older one are
     rejected."""
     listed = [(key, servers(db, key)) for key in selected.gateways]
-    return merge(listed, selected.ports, db.settings.gateways.quic_listeners, dict(selected.named))
+    quic = db.settings.gateways.quic_listeners
+    return (yield from merge_in_steps(listed, selected.ports, quic, dict(selected.named)))

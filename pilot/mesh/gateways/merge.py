@@ -14,6 +14,7 @@ from typing import NamedTuple
 from pilot.config.networking.gateway import Server
 from pilot.config.object import ObjectKey
 from pilot.config.protocol import Protocol, parse_protocol
+from pilot.derive import Steps
 from pilot.mesh.gateways.servers import (
     GatewayRouteKey,
     MergedGateway,
@@ -30,6 +31,8 @@ from pilot.mesh.gateways.servers import (
 )
 from pilot.mesh.model.service import ServiceRef
 
+STEP = 256
+"""Number of servers that are merged in a step, which takes a few milliseconds."""
 NOBODY: Mapping[ObjectKey, frozenset[ServiceRef]] = MappingProxyType({})
 
 
@@ -44,13 +47,13 @@ class MergeKey(NamedTuple):
     bind: str
 
 
-def merge(
+def merge_in_steps(
     gateways: Iterable[tuple[ObjectKey, Sequence[Server]]],
     targets: Sequence[TargetPort],
     quic: bool,
     named: Mapping[ObjectKey, frozenset[ServiceRef]] = NOBODY,
-) -> MergedGateway:
-    """Return the merged servers of Gateways. The Gateways are ordered oldest first.
+) -> Steps[MergedGateway]:
+    """Merge the servers of Gateways in steps, and return them. The Gateways are ordered oldest first.
 
     - `quic`: whether HTTPS servers also serve HTTP/3 if their port is exposed over UDP.
     - `named`: the services that a Gateway is limited to.
@@ -59,6 +62,8 @@ def merge(
     for name, servers in gateways:
         for position, server in enumerate(servers):
             merger.add(ServerKey(name, position), server, named.get(name))
+            if position % STEP == STEP - 1:
+                yield None
     return merger.result()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pilot.derive import Change, Database, Derived, Gather, Node, Paused, Steps, derived, derived_in_steps, hub
+from pilot.derive import Change, Database, Derived, Gather, Node, Paused, Steps, derived, derived_in_steps, graph, hub
 from testing.mesh.number_derivations import NumberDatabase, keys, number, numbers
 
 
@@ -232,6 +232,35 @@ def test_readers_of_many_changed_items_are_marked_in_slices() -> None:
     assert [node.value for node in nodes] == [f"{(i + 1000) // 10}" for i in range(1000) if i != 13]
 
 
+@derived
+def multiple(db: NumberDatabase, factor: int) -> int:
+    return factor * (number(db, "n00001") or 0)
+
+
+@derived
+def successor(db: NumberDatabase, factor: int) -> int:
+    return multiple(db, factor) + 1
+
+
+def test_readers_of_one_changed_value_are_marked_in_slices() -> None:
+    db = NumberDatabase(3)
+    nodes = [db.watch(successor, factor) for factor in range(5000)]
+    steps, count = db.commit_in_steps([(db.numbers, "n00001", 7)]), 0
+    while True:
+        try:
+            with db.pausing(lambda: True):
+                next(steps)
+        except StopIteration as stop:
+            hit = stop.value
+            break
+        count += 1
+    assert set(hit) == set(nodes)
+    assert count >= 5, "the second level has 5000 readers"
+    for node in nodes:
+        db.refresh(node)
+    assert [node.value for node in nodes] == [7 * factor + 1 for factor in range(5000)]
+
+
 def test_items_of_new_keys_are_listed_in_slices() -> None:
     db = NumberDatabase(3000)
     node, listed = db.watch_later(doubles), [0]
@@ -448,7 +477,11 @@ def test_hubs_are_refreshed_in_slices() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_values_read_while_a_commit_is_interrupted_are_updated_after_it(seed: int) -> None:
+@pytest.mark.parametrize("marked_in_a_step", [1, graph.MARKED_IN_A_STEP])
+def test_values_read_while_a_commit_is_interrupted_are_updated_after_it(
+    marked_in_a_step: int, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graph, "MARKED_IN_A_STEP", marked_in_a_step)
     chance = random.Random(seed)
     db = NumberDatabase(40)
     watched = {key: db.watch(share, key) for key in (f"n{i:05}" for i in range(50))}

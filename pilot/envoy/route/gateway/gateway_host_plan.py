@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pilot.config.object import ObjectKey
+from pilot.derive import Steps
 from pilot.lib import hosts
 
 
@@ -61,14 +62,21 @@ class _Host:
         self.port, self.sources, self.redirects = port, list[RouteSourceKey](), False
 
 
+class _HostGroup:
+    def __init__(self, host: GatewayHostKey) -> None:
+        self.first, self.domains = host, [*host.domains]
+
+
 FEW_PAIRS = 64
 """Number of pairs of hosts up to which comparing all of them is the fastest way to intersect two lists."""
+STEP = 256
+"""Number of hosts that are planned in a step, which takes less than a millisecond."""
 
 
-def plan_hosts(
+def plan_hosts_in_steps(
     servers: Sequence[ServerHosts], virtual_services: Mapping[ObjectKey, Iterable[BoundVirtualService]], collapse: bool
-) -> tuple[GatewayHostKey, ...]:
-    """Return the virtual hosts for servers that share a route configuration, sorted by name.
+) -> Steps[tuple[GatewayHostKey, ...]]:
+    """Plan the virtual hosts for servers that share a route configuration, and return them sorted by name.
 
     `virtual_services` maps each Gateway to its VirtualServices in order of precedence. If `collapse` is set, hosts with
     the same routes become domains of one virtual host. If there are no hosts, the result is one virtual host that
@@ -82,17 +90,21 @@ def plan_hosts(
             namespace = virtual_service.key.namespace
             if namespace not in usable:
                 usable[namespace] = hosts_for_namespace(server.hosts, namespace)
-            _add_routes(by_name, sources, server, usable[namespace], virtual_service)
+            yield from _add_routes(by_name, sources, server, usable[namespace], virtual_service)
         if server.redirects:
-            for host in server.hosts:
+            for number, host in enumerate(server.hosts):
                 by_name.setdefault(host.lower(), _Host(server.port)).redirects = True
+                if number % STEP == STEP - 1:
+                    yield None
     if not by_name:
         return (GatewayHostKey(f"blackhole:{servers[0].port}", ("*",), (), False),)
-    keys = [
-        GatewayHostKey(hosts.with_port(name, host.port), (name,), tuple(host.sources), host.redirects)
-        for name, host in by_name.items()
-    ]
-    return tuple(sorted(_collapse(keys) if collapse else keys))
+    keys = []
+    for number, (name, planned) in enumerate(by_name.items()):
+        label = hosts.with_port(name, planned.port)
+        keys.append(GatewayHostKey(label, (name,), tuple(planned.sources), planned.redirects))
+        if number % STEP == STEP - 1:
+            yield None
+    return tuple(sorted((yield from _collapse(keys)) if collapse else keys))
 
 
 def _add_routes(
@@ -101,13 +113,13 @@ def _add_routes(
     server: ServerHosts,
     server_hosts: Sequence[str],
     virtual_service: BoundVirtualService,
-) -> None:
+) -> Steps[None]:
     """Add the routes of a VirtualService to the hosts that the VirtualService and a server have in common.
 
     `server_hosts` are the server's hosts that the VirtualService may use. The routes are built for the port of the
     Gateway's first server that has routes. The Gateway's other servers in the same route configuration share them.
     """
-    shared = intersect_hosts(server_hosts, virtual_service.hosts)
+    shared = yield from intersect_hosts_in_steps(server_hosts, virtual_service.hosts)
     if not shared:
         return
     key = server.gateway, virtual_service.key
@@ -115,7 +127,9 @@ def _add_routes(
         if server.port not in virtual_service.ports:
             return
         sources[key] = RouteSourceKey(server.gateway, virtual_service.key, server.port, server.tls)
-    for name in shared:
+    for number, name in enumerate(shared):
+        if number % STEP == STEP - 1:
+            yield None
         host = by_name.get(name.lower())
         if host is None:
             host = by_name[name.lower()] = _Host(server.port)
@@ -123,18 +137,20 @@ def _add_routes(
         host.redirects |= server.redirects
 
 
-def _collapse(keys: list[GatewayHostKey]) -> list[GatewayHostKey]:
+def _collapse(keys: list[GatewayHostKey]) -> Steps[list[GatewayHostKey]]:
     """Merge hosts with the same routes into the most specific host."""
-    merged: dict[str, GatewayHostKey] = {}
-    names_by_sources: dict[tuple[RouteSourceKey, ...], str] = {}
-    for host in sorted(keys, key=lambda h: hosts.specificity(h.domains[0])):
-        primary = merged.get(names_by_sources.get(host.sources, ""))
-        if primary is not None and primary.redirects == host.redirects:
-            merged[primary.name] = primary._replace(domains=primary.domains + host.domains)
+    groups: list[_HostGroup] = []
+    latest: dict[tuple[RouteSourceKey, ...], _HostGroup] = {}
+    for number, host in enumerate(sorted(keys, key=lambda h: hosts.specificity(h.domains[0]))):
+        group = latest.get(host.sources)
+        if group is not None and group.first.redirects == host.redirects:
+            group.domains += host.domains
         else:
-            names_by_sources[host.sources] = host.name
-            merged[host.name] = host
-    return list(merged.values())
+            latest[host.sources] = group = _HostGroup(host)
+            groups.append(group)
+        if number % STEP == STEP - 1:
+            yield None
+    return [group.first._replace(domains=tuple(group.domains)) for group in groups]
 
 
 def hosts_for_namespace(server_hosts: Iterable[str], namespace: str) -> list[str]:
@@ -143,27 +159,24 @@ def hosts_for_namespace(server_hosts: Iterable[str], namespace: str) -> list[str
     return [host for limit, _, host in parts if limit in ("", "*", namespace)]
 
 
-def intersect_hosts(first: Sequence[str], second: Sequence[str]) -> list[str]:
+def intersect_hosts_in_steps(first: Sequence[str], second: Sequence[str]) -> Steps[Iterable[str]]:
     """Return the hosts that the two lists have in common, without duplicates.
 
     If one host of a pair covers the other, the narrower host is returned.
     """
     if first == ["*"]:
-        return list(dict.fromkeys(second))
+        return dict.fromkeys(second)
     if len(first) * len(second) <= FEW_PAIRS:
         return _compare_all(first, second)
-    covering_first, covering_second = hosts.HostMatcher(first), hosts.HostMatcher(second)
-    return list(
-        dict.fromkeys(
-            (
-                *(host for host in first if covering_second.covers(host)),
-                *(host for host in second if covering_first.covers(host)),
-            )
-        )
-    )
+    shared: dict[str, None] = {}
+    for covering, covered in ((hosts.HostMatcher(second), first), (hosts.HostMatcher(first), second)):
+        for start in range(0, len(covered), STEP):
+            shared |= dict.fromkeys(host for host in covered[start : start + STEP] if covering.covers(host))
+            yield None
+    return shared
 
 
-def _compare_all(first: Sequence[str], second: Sequence[str]) -> list[str]:
+def _compare_all(first: Sequence[str], second: Sequence[str]) -> Iterable[str]:
     out: dict[str, None] = {}
     for a in first:
         for b in second:
@@ -171,4 +184,4 @@ def _compare_all(first: Sequence[str], second: Sequence[str]) -> list[str]:
                 out[a] = None
             elif hosts.subset_of(b, a):
                 out[b] = None
-    return list(out)
+    return out

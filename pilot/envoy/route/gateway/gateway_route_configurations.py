@@ -13,11 +13,16 @@ from itertools import chain
 from envoy.config.route.v3 import route_components_pb2
 
 from pilot.config.object import ObjectKey
-from pilot.derive import Gather, derived, hub
+from pilot.derive import Gather, Steps, derived, hub, hub_in_steps
 from pilot.envoy.http_filter.prebuilt_http_filters import STATEFUL_SESSION_FILTER
 from pilot.envoy.names import gateway_routes, gateway_tls_routes
 from pilot.envoy.resource import Resource
-from pilot.envoy.route.gateway.gateway_host_plan import BoundVirtualService, GatewayHostKey, ServerHosts, plan_hosts
+from pilot.envoy.route.gateway.gateway_host_plan import (
+    BoundVirtualService,
+    GatewayHostKey,
+    ServerHosts,
+    plan_hosts_in_steps,
+)
 from pilot.envoy.route.gateway.gateway_route_sources import RouterContextKey, SourceRoutes, host_session, source_routes
 from pilot.envoy.route.route_configuration import build_route_configuration, virtual_host_field
 from pilot.envoy.route.sticky_session import StickySession, build_sticky_session
@@ -93,8 +98,8 @@ _bound_services: Gather[ObjectKey, [ObjectKey, frozenset[int], GatewayRoutesFace
 )
 
 
-@hub
-def gateway_host_keys(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> tuple[GatewayHostKey, ...]:
+@hub_in_steps
+def gateway_host_keys(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> Steps[tuple[GatewayHostKey, ...]]:
     """Return the virtual hosts in a route configuration, sorted by name."""
     servers = _servers(db, key, routing)
     if not servers:
@@ -106,7 +111,7 @@ def gateway_host_keys(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFace
         gateway: _bound_services(db, gateway, frozenset(gateway_ports), routing).values()
         for gateway, gateway_ports in ports.items()
     }
-    return plan_hosts(servers, virtual_services, db.settings.gateways.collapse_routes)
+    return (yield from plan_hosts_in_steps(servers, virtual_services, db.settings.gateways.collapse_routes))
 
 
 # -- virtual hosts ---------------------------------------------------------------------------------

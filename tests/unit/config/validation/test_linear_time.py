@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from pilot.config.problem import Problem, error
+from pilot.config.problem import MAX_PROBLEMS, Problem, error
 from pilot.config.validation.traffic import unreachable_routes
 from pilot.config.validation.traffic.headers import check_format
 from pilot.ingest import shape
-from pilot.ingest.decode import MAX_PROBLEMS, decode_document
+from pilot.ingest.decode import decode_document
 from pilot.lib import path_template
 from pilot.lib.duration import parse_duration
 from pilot.lib.format_string import is_known

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from pilot.config.problem import Problem, Severity
+from pilot.config.problem import MAX_PROBLEMS, Problem, Severity
 from pilot.ingest.mesh_config import decode_mesh_networks
 from testing.edits.mesh_edits import rows_at
 from testing.edits.mesh_slots import SLOTS
@@ -862,3 +862,13 @@ def test_similar_hostname_of_a_listener_is_suggested() -> None:
     problems = problems_of(world(*BASE, gateway, make("HTTPRoute", "mine", spec, apiVersion=version)))
     (problem,) = (p for p in problems if p.code == "no-matching-listener-hostname")
     assert problem.message.endswith("; did you mean shop.x.com?")
+
+
+def test_problems_of_an_object_are_listed_up_to_the_maximum() -> None:
+    servers = [{"port": {"number": n, "name": "http", "protocol": "HTTP"}, "hosts": ["*"]} for n in range(1000, 1200)]
+    gateway = make("Gateway", "many", yaml.safe_dump({"selector": {"istio": "ingress"}, "servers": servers}))
+    problems = problems_of(world(*BASE, gateway))
+    assert [problem.path for problem in problems[:MAX_PROBLEMS]] == [
+        f"spec.servers[{n}].port.number" for n in range(MAX_PROBLEMS)
+    ]
+    assert [(problem.code, problem.object.name) for problem in problems[MAX_PROBLEMS:]] == [("more-problems", "many")]

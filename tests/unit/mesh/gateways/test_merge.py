@@ -6,7 +6,8 @@ import pytest
 
 from pilot.config.networking.gateway import Port, Server, ServerTLSSettings
 from pilot.config.object import ObjectKey
-from pilot.mesh.gateways.merge import merge, resolve_port
+from pilot.derive import run_steps
+from pilot.mesh.gateways.merge import merge_in_steps, resolve_port
 from pilot.mesh.gateways.servers import GatewayRouteKey, MergedGateway, TargetPort, qualify_hosts, sni_hosts
 
 OLD, NEW = ObjectKey("a", "old"), ObjectKey("b", "new")
@@ -29,7 +30,7 @@ def https(
 def merged(
     old: list[Server], new: list[Server] | None = None, targets: tuple[TargetPort, ...] = (), quic: bool = False
 ) -> MergedGateway:
-    return merge([(OLD, old), (NEW, new or [])], targets, quic)
+    return run_steps(merge_in_steps([(OLD, old), (NEW, new or [])], targets, quic))
 
 
 def slots(gateway: MergedGateway) -> dict[tuple[int, str, str], list[tuple[str, int]]]:

@@ -14,6 +14,7 @@ from pilot.config.networking.virtual_service import (
     VirtualService,
 )
 from pilot.config.object import ObjectKey
+from pilot.derive import run_steps
 from pilot.envoy.listener.gateway.gateway_chain_plan import (
     AutoPassthroughServer,
     BoundL4Rules,
@@ -27,7 +28,7 @@ from pilot.envoy.listener.gateway.gateway_chain_plan import (
     plan_listeners,
     shares_host,
 )
-from pilot.mesh.gateways.merge import merge
+from pilot.mesh.gateways.merge import merge_in_steps
 from pilot.mesh.gateways.servers import GatewayRouteKey, ServerKey, TargetPort
 
 GATEWAY = ObjectKey("infra", "edge")
@@ -60,7 +61,7 @@ def sni(*hosts: str, port: int = 0, gateways: tuple[str, ...] = ()) -> TLSMatchA
 def chains_by_listener(
     servers: list[Server], *bound: BoundL4Rules, targets: tuple[TargetPort, ...] = (), quic: bool = False
 ) -> dict[GatewayListenerKey, list[PlannedChain]]:
-    gateway = merge([(GATEWAY, servers)], targets, quic)
+    gateway = run_steps(merge_in_steps([(GATEWAY, servers)], targets, quic))
     by_key = {ServerKey(GATEWAY, i): s for i, s in enumerate(servers)}
     listeners = plan_listeners(gateway, "0.0.0.0", unprivileged=False)
     return {
@@ -151,7 +152,7 @@ def test_terminated_server_names_are_not_passed_through() -> None:
     ],
 )
 def test_wildcard_bind_equals_no_bind(first: Server, second: Server) -> None:
-    gateway = merge([(GATEWAY, [first, second])], (), False)
+    gateway = run_steps(merge_in_steps([(GATEWAY, [first, second])], (), False))
     listeners = plan_listeners(gateway, "0.0.0.0", unprivileged=False)
     (ports,) = listeners.values()
     servers = {ServerKey(GATEWAY, 0): first, ServerKey(GATEWAY, 1): second}
@@ -177,7 +178,7 @@ def test_protocols_of_one_port_share_the_listener() -> None:
 
 
 def test_unprivileged_pods_have_no_low_ports() -> None:
-    gateway = merge([(GATEWAY, [server(80, "HTTP"), server(8080, "HTTP")])], (), False)
+    gateway = run_steps(merge_in_steps([(GATEWAY, [server(80, "HTTP"), server(8080, "HTTP")])], (), False))
     assert list(plan_listeners(gateway, "::", unprivileged=True)) == [GatewayListenerKey(8080, "::")]
 
 

@@ -7,14 +7,15 @@ import random
 import pytest
 
 from pilot.config.object import ObjectKey
+from pilot.derive import run_steps
 from pilot.envoy.route.gateway.gateway_host_plan import (
     BoundVirtualService,
     GatewayHostKey,
     RouteSourceKey,
     ServerHosts,
     hosts_for_namespace,
-    intersect_hosts,
-    plan_hosts,
+    intersect_hosts_in_steps,
+    plan_hosts_in_steps,
 )
 
 GATEWAY, OTHER = ObjectKey("infra", "edge"), ObjectKey("infra", "other")
@@ -43,7 +44,7 @@ def plan(
     other: tuple[BoundVirtualService, ...] = (),
     collapse: bool = True,
 ) -> list[GatewayHostKey]:
-    return list(plan_hosts(servers, {GATEWAY: services, OTHER: other}, collapse))
+    return list(run_steps(plan_hosts_in_steps(servers, {GATEWAY: services, OTHER: other}, collapse)))
 
 
 def test_hosts_with_equal_routes_share_a_virtual_host() -> None:
@@ -115,13 +116,13 @@ def test_unbound_server_answers_404() -> None:
     ],
 )
 def test_host_intersection(first: list[str], second: list[str], shared: list[str]) -> None:
-    assert intersect_hosts(first, second) == shared
+    assert list(run_steps(intersect_hosts_in_steps(first, second))) == shared
 
 
 def test_many_hosts_of_servers_and_virtual_services_are_intersected_in_linear_time() -> None:
     first = [f"h{i}.example.com" for i in range(100_000)] + ["*.wide.com"]
     second = [*reversed(first[:-1]), "a.wide.com", "other.com"]
-    assert intersect_hosts(first, second) == [*first[:-1], "a.wide.com"]
+    assert list(run_steps(intersect_hosts_in_steps(first, second))) == [*first[:-1], "a.wide.com"]
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -129,7 +130,9 @@ def test_long_and_short_lists_of_hosts_have_the_same_intersection(seed: int) -> 
     chance = random.Random(seed)
     names = ["*", "*.com", "*.a.com", "*a.com", "a.com", "b.a.com", "c.b.a.com", "*.b.a.com", "net", "*.net"]
     first, second = (chance.sample(names, chance.randrange(1, 8)) for _ in range(2))
-    assert set(intersect_hosts(first * 100, second)) == set(intersect_hosts(first, second))
+    assert set(run_steps(intersect_hosts_in_steps(first * 100, second))) == set(
+        run_steps(intersect_hosts_in_steps(first, second))
+    )
 
 
 def test_hosts_of_a_namespace() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
+from pilot.derive.assembly import STEP
 from pilot.derive.derived import Derived
-from pilot.derive.graph import UNSET, Database, Derivation, Node
+from pilot.derive.graph import UNSET, Database, Derivation, Node, Steps
 from pilot.derive.patched import Patched, patch
 from pilot.derive.table import Table
 
@@ -166,8 +167,8 @@ class Collection(Generic[K, R]):
         seen = tuple(key for key in derived if table.get(key) is None)
         return tuple(sorted((*own, *seen))) if seen else own  # type: ignore[type-var]
 
-    def derive_rows(self, db: Database) -> Rows:
-        """Return the indexed rows of all sources. Unchanged parts are shared with the previous value."""
+    def derive_rows(self, db: Database) -> Steps[Rows]:
+        """Derive the indexed rows of all sources in steps. Unchanged parts are shared with the previous value."""
         node = db.find_node(self._rows)
         old: Rows = node.value if node is not None and node.value is not UNSET else NO_ROWS
         inputs = tuple(_read(db, source) for source in self.sources)
@@ -177,27 +178,33 @@ class Collection(Generic[K, R]):
             for source, last, now in zip(self.sources, before, inputs, strict=True)
             for key in _suspects(db, source.rows, last, now)
         }
-        fresh: dict[Any, Any] = {key: next((g.rows[key] for g in inputs if key in g.rows), None) for key in suspects}
-        changed = [
-            key for key, row in fresh.items() if (previous := old.by_key.get(key)) is not row and previous != row
-        ]
+        yield None
+        changed: dict[Any, Any] = {}
+        for number, key in enumerate(suspects, 1):
+            row = next((g.rows[key] for g in inputs if key in g.rows), None)
+            if (previous := old.by_key.get(key)) is not row and previous != row:
+                changed[key] = row
+            if number % STEP == 0:
+                yield None
         if not changed:
             return old
-        if all(key in old.by_key and fresh[key] is not None for key in changed):
-            by_key, every = patch(old.by_key, {key: fresh[key] for key in changed}), old.every
+        if all(key in old.by_key and row is not None for key, row in changed.items()):
+            by_key, every = patch(old.by_key, changed), old.every
         else:
-            by_key = {key: row for key, row in {**dict(old.by_key.items()), **fresh}.items() if row is not None}
+            by_key = {key: row for key, row in {**dict(old.by_key.items()), **changed}.items() if row is not None}
             every = tuple(sorted(by_key))
-        buckets, moved = self._reindex(db, old, by_key, changed)
+        buckets, moved = yield from self._reindex(db, old, by_key, changed)
         return Rows(by_key, every, buckets, inputs, old, tuple(changed), moved)
 
     def _reindex(
         self, db: Database, old: Rows, by_key: Mapping[K, R], changed: Iterable[K]
-    ) -> tuple[Mapping[Bucket, tuple[K, ...]], tuple[Bucket, ...]]:
+    ) -> Steps[tuple[Mapping[Bucket, tuple[K, ...]], tuple[Bucket, ...]]]:
         """Return all buckets, and the buckets that changed."""
         moves: dict[Bucket, tuple[set[K], set[K]]] = {}
         for name, extract in self.table(db).indexes.items():
-            for key in changed:
+            for number, key in enumerate(changed, 1):
+                if number % STEP == 0:
+                    yield None
                 before = set(extract(key, old.by_key[key])) if key in old.by_key else set()
                 after = set(extract(key, by_key[key])) if key in by_key else set()
                 for bucket in before ^ after:
@@ -205,7 +212,9 @@ class Collection(Generic[K, R]):
         if not moves:
             return old.buckets, ()
         buckets = {**old.buckets}
-        for at, (left, entered) in moves.items():
+        for number, (at, (left, entered)) in enumerate(moves.items(), 1):
+            if number % STEP == 0:
+                yield None
             keys: tuple[K, ...] = tuple(sorted({*buckets.pop(at, ()), *entered} - left))
             if keys:
                 buckets[at] = keys
@@ -232,7 +241,8 @@ class _DerivedRows(Derived[[], Rows]):
     and buckets."""
 
     def __init__(self, collection: Collection[Any, Any]) -> None:
-        super().__init__(collection.derive_rows, hub=True)
+        super().__init__(cast(Callable[..., Rows], collection.derive_rows), hub=True)
+        self.has_steps = True
         self._collection = collection
 
     def reached(self, db: Database, node: Node, before: Any) -> list[Node]:

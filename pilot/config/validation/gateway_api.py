@@ -48,26 +48,23 @@ _PARENT_GROUPS = {"Service": "", "ServiceEntry": "networking.istio.io"}
 _PROTOCOLS = ("HTTP", "HTTPS", "TLS", "TCP", "HBONE")
 _EMPTY = '""'
 _LAST_PORT = 65535
-_MOST_PARENTS, _MOST_LISTENERS, _MOST_RULES, _MOST_MATCHES, _MOST_HOSTNAMES = 32, 64, 16, 64, 16
-_MOST_SERVER_NAMES = 1024
+_MOST_PARENTS, _MOST_LISTENERS = 32, 64
 """Maximum numbers of items that the schemas of the Gateway API allow. Files have no schema."""
 
 
 def validate_http_route(o: Object[HTTPRoute]) -> Problems:
-    yield from _check_parents_and_hosts(o, _MOST_HOSTNAMES)
-    yield from _check_number("spec.rules", o.spec.rules, _MOST_RULES)
+    yield from _check_parents_and_hosts(o)
     yield from each("spec.rules", o.spec.rules, _check_http_rule)
 
 
 def validate_grpc_route(o: Object[GRPCRoute]) -> Problems:
-    yield from _check_parents_and_hosts(o, _MOST_HOSTNAMES)
-    yield from _check_number("spec.rules", o.spec.rules, _MOST_RULES)
+    yield from _check_parents_and_hosts(o)
     for index, rule in enumerate(o.spec.rules):
         yield from below(f"spec.rules[{index}]", _check_grpc_rule(rule))
 
 
 def validate_tls_route(o: Object[TLSRoute]) -> Problems:
-    yield from _check_parents_and_hosts(o, _MOST_SERVER_NAMES)
+    yield from _check_parents_and_hosts(o)
     if not o.spec.hostnames:
         # Objects that API servers store in version v1alpha2 may lack it.
         text = "required since v1alpha3; list the server names (SNI) of the connections, such as [shop.example.com]"
@@ -102,9 +99,8 @@ def _check_group_and_kind(end: ReferenceGrantFrom | ReferenceGrantTo) -> Problem
         yield error("missing-field", "kind", "required: name a kind, such as HTTPRoute or Service")
 
 
-def _check_parents_and_hosts(o: Object[HTTPRoute] | Object[GRPCRoute] | Object[TLSRoute], most: int) -> Problems:
+def _check_parents_and_hosts(o: Object[HTTPRoute] | Object[GRPCRoute] | Object[TLSRoute]) -> Problems:
     yield from _check_parents(o.spec.parent_refs)
-    yield from _check_number("spec.hostnames", o.spec.hostnames, most)
     for index, hostname in enumerate(o.spec.hostnames):
         yield from rules.check_host(f"spec.hostnames[{index}]", hostname)
 
@@ -115,8 +111,8 @@ def _check_parents(parents: Sequence[ParentReference]) -> Problems:
 
 
 def _check_number(path: str, items: Sequence[object], most: int) -> Problems:
-    """Yield an error if a list is longer than the Gateway API allows. A route has a VirtualService for each of its
-    hostnames and each listener of each parent."""
+    """Yield an error if a list is longer than the Gateway API allows. A route is attached to each listener of each
+    parent."""
     if len(items) > most:
         yield error("too-many", path, f"{len(items)} items; the Gateway API allows at most {most}")
 
@@ -132,7 +128,6 @@ def _check_backends(rule: L4RouteRule) -> Problems:
 
 
 def _check_http_rule(rule: HTTPRouteRule) -> Problems:
-    yield from _check_number("matches", rule.matches, _MOST_MATCHES)
     for index, match in enumerate(rule.matches):
         path = match.path
         if path.type != "RegularExpression" and not path.value.startswith("/"):
@@ -178,7 +173,6 @@ def _check_replaced_prefixes(rule: HTTPRouteRule) -> Problems:
 
 
 def _check_grpc_rule(rule: GRPCRouteRule) -> Problems:
-    yield from _check_number("matches", rule.matches, _MOST_MATCHES)
     for index, match in enumerate(rule.matches):
         for field in ("service", "method") if match.method is not None and match.method.type == "Exact" else ():
             value = getattr(match.method, field) or ""

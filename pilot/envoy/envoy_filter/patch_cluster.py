@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from google.protobuf.message import Message
 
 from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch
 from pilot.envoy.envoy_filter.patch_effects import Effects
-from pilot.envoy.envoy_filter.patch_limit import limit_patches
+from pilot.envoy.envoy_filter.patch_limit import Steps, limit_patches
 from pilot.envoy.envoy_filter.patch_match import matches_cluster
 from pilot.envoy.envoy_filter.patch_merge import merge_socket, merge_value
 from pilot.lib.protobuf.constraints import CODE
@@ -24,9 +24,7 @@ PART_BYTES = 1000
 """Size of a part of a cluster in bytes. Patching a cluster takes time in proportion to its size."""
 
 
-def patch_cluster(
-    cluster: Any, patches: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects
-) -> Generator[None, None, bool]:
+def patch_cluster(cluster: Any, patches: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects) -> Steps[bool]:
     """Patch a cluster in place. Return False if a patch removes it."""
     parts = 1 + cluster.ByteSize() // PART_BYTES
     for patch in limit_patches(patches, lambda _: parts, effects):

@@ -8,6 +8,7 @@ from typing import Any
 from pilot.config.validation.traffic.envoy_filter import HTTP_MANAGER
 from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch
 from pilot.envoy.envoy_filter.patch_effects import Effects
+from pilot.envoy.envoy_filter.patch_limit import Steps, batches
 from pilot.envoy.envoy_filter.patch_list import change_list
 from pilot.envoy.envoy_filter.patch_match import matches_chain
 from pilot.envoy.envoy_filter.patch_merge import merge_packed
@@ -33,7 +34,7 @@ def _is_terminal(item: Any) -> bool:
 
 def _change_filters(
     filters: Any, patches: Iterable[ParsedPatch], change: Callable[[ParsedPatch, Effects], None], effects: Effects
-) -> None:
+) -> Steps[None]:
     """Apply the patches that add, insert, replace or remove filters with `change`.
 
     Envoy rejects a list whose terminal filter is not the last. If the patches together cause this, those that can cause
@@ -44,11 +45,13 @@ def _change_filters(
     if not risky:
         for patch in patches:
             change(patch, effects)
+            yield  # it was compared with every filter
         return
     original = _copy(filters)
     trial = Effects()
     for patch in patches:
         change(patch, trial)
+        yield
     if _is_complete(filters, original):
         effects.update(trial.applied, trial.misfits)
         return
@@ -58,6 +61,7 @@ def _change_filters(
             effects.record_misfit(patch, _MISPLACED)
         else:
             change(patch, effects)
+            yield
 
 
 _MISPLACED = Violation(
@@ -95,25 +99,27 @@ def _restore(filters: Any, items: Iterable[Any]) -> None:
 # -- network filters ---------------------------------------------------------------------------------------------------
 
 
-def patch_network_filters(listener: Any, chain: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
+def patch_network_filters(listener: Any, chain: Any, patches: Sequence[ParsedPatch], effects: Effects) -> Steps[None]:
     """Patch the filters of a chain in place: first the list, then each network filter, then the HTTP filters in it."""
     matching = [patch for patch in patches if matches_chain(patch, listener, chain)]
     network = [patch for patch in matching if patch.apply_to == "NETWORK_FILTER"]
-    _change_filters(
+    yield from _change_filters(
         chain.filters,
         network,
         lambda patch, trial: change_list(chain.filters, patch, _named_filter(patch), trial, _end(chain.filters)),
         effects,
     )
     for network_filter in chain.filters:
-        for patch in network:
-            if patch.merges and _is_named(patch, network_filter.name):
-                _merge_filter(network_filter, patch, effects)
+        for batch in batches([patch for patch in network if patch.merges]):
+            for patch in batch:
+                if _is_named(patch, network_filter.name):
+                    _merge_filter(network_filter, patch, effects)
+            yield
         http = [
             patch for patch in matching if patch.apply_to == "HTTP_FILTER" and _is_named(patch, network_filter.name)
         ]
         if http and network_filter.name == HTTP_MANAGER:
-            _patch_manager(network_filter, http, effects)
+            yield from _patch_manager(network_filter, http, effects)
 
 
 def _is_named(patch: ParsedPatch, name: str) -> bool:
@@ -143,7 +149,7 @@ def _merge_filter(target: Any, patch: ParsedPatch, effects: Effects) -> None:
 # -- HTTP filters ------------------------------------------------------------------------------------------------------
 
 
-def _patch_manager(network_filter: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
+def _patch_manager(network_filter: Any, patches: Sequence[ParsedPatch], effects: Effects) -> Steps[None]:
     manager = unpack(network_filter.typed_config)
     if manager is None or not hasattr(manager, "http_filters"):
         return
@@ -154,12 +160,15 @@ def _patch_manager(network_filter: Any, patches: Sequence[ParsedPatch], effects:
         name = sub.name if sub is not None else None
         change_list(filters, patch, _has_name(name), trial, _insert_position(patch, filters))
 
-    _change_filters(filters, patches, change, effects)
+    yield from _change_filters(filters, patches, change, effects)
+    merging = [patch for patch in patches if patch.merges]
     for http_filter in manager.http_filters:
-        for patch in patches:
-            sub = patch.network_filter.sub_filter if patch.network_filter is not None else None
-            if patch.merges and (sub is None or sub.name == http_filter.name):
-                _merge_filter(http_filter, patch, effects)
+        for batch in batches(merging):
+            for patch in batch:
+                sub = patch.network_filter.sub_filter if patch.network_filter is not None else None
+                if sub is None or sub.name == http_filter.name:
+                    _merge_filter(http_filter, patch, effects)
+            yield
     network_filter.typed_config.value = manager.SerializeToString(deterministic=True)
 
 

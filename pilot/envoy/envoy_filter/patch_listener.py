@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from pilot.config.validation.traffic.envoy_filter import HTTP_MANAGER
 from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch
 from pilot.envoy.envoy_filter.patch_effects import Effects
 from pilot.envoy.envoy_filter.patch_filters import patch_network_filters
-from pilot.envoy.envoy_filter.patch_limit import Steps, limit_patches
+from pilot.envoy.envoy_filter.patch_limit import Steps, batches, limit_patches
 from pilot.envoy.envoy_filter.patch_list import change_list
 from pilot.envoy.envoy_filter.patch_match import matches_chain, matches_listener, matches_routes
 from pilot.envoy.envoy_filter.patch_merge import merge_packed, merge_socket, merge_value
@@ -21,21 +21,23 @@ from pilot.mesh.model.facets import PatchFacet
 _SOCKET = "transport_socket"
 
 
-def patch_listener(
-    listener: Any, patches: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects
-) -> Generator[None, None, bool]:
+def patch_listener(listener: Any, patches: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects) -> Steps[bool]:
     """Patch a listener in place, from the outside inwards. Return False if a patch removes it."""
     chains = len(listener.filter_chains) + 1
     patches = limit_patches(patches, lambda patch: 1 if patch.apply_to.startswith("LISTENER") else chains, effects)
     yield from patch_inline_routes(listener, patches, facet, effects)
-    for patch in _of("LISTENER", patches, listener):
-        if patch.operation == "REMOVE":
-            effects.record_applied(patch)
-            return False
-        if patch.merges and merge_value(listener, patch.value, patch, effects):
-            effects.record_applied(patch)
-    for patch in _of("LISTENER_FILTER", patches, listener):
-        _patch_listener_filters(listener.listener_filters, patch, effects)
+    for batch in batches(_of("LISTENER", patches, listener)):
+        for patch in batch:
+            if patch.operation == "REMOVE":
+                effects.record_applied(patch)
+                return False
+            if patch.merges and merge_value(listener, patch.value, patch, effects):
+                effects.record_applied(patch)
+        yield
+    for batch in batches(_of("LISTENER_FILTER", patches, listener)):
+        for patch in batch:
+            _patch_listener_filters(listener.listener_filters, patch, effects)
+        yield
     yield from _patch_chains(listener, patches, effects)
     return True
 
@@ -62,20 +64,21 @@ def _patch_listener_filters(filters: Any, patch: ParsedPatch, effects: Effects) 
 # -- filter chains -----------------------------------------------------------------------------------------------------
 
 
-def _patch_chains(listener: Any, patches: Sequence[ParsedPatch], effects: Effects) -> Steps:
+def _patch_chains(listener: Any, patches: Sequence[ParsedPatch], effects: Effects) -> Steps[None]:
     """Patch the filter chains of a listener. Chains that patches add are not patched."""
     matching = [patch for patch in patches if matches_listener(patch, listener)]
     for index in range(len(listener.filter_chains) - 1, -1, -1):
-        if not _patch_chain(listener, listener.filter_chains[index], matching, effects):
+        if not (yield from _patch_chain(listener, listener.filter_chains[index], matching, effects)):
             del listener.filter_chains[index]
         yield
-    if listener.HasField("default_filter_chain") and not _patch_chain(
-        listener, listener.default_filter_chain, matching, effects
+    if listener.HasField("default_filter_chain") and not (
+        yield from _patch_chain(listener, listener.default_filter_chain, matching, effects)
     ):
         listener.ClearField("default_filter_chain")
     for patch in _of("FILTER_CHAIN", patches, listener):
         if patch.operation == "ADD":
             _add_chain(listener, patch, effects)
+            yield  # it was compared with every chain
 
 
 def _add_chain(listener: Any, patch: ParsedPatch, effects: Effects) -> None:
@@ -91,17 +94,19 @@ def _add_chain(listener: Any, patch: ParsedPatch, effects: Effects) -> None:
     effects.record_applied(patch)
 
 
-def _patch_chain(listener: Any, chain: Any, patches: Sequence[ParsedPatch], effects: Effects) -> bool:
+def _patch_chain(listener: Any, chain: Any, patches: Sequence[ParsedPatch], effects: Effects) -> Steps[bool]:
     """Patch a filter chain in place. Return False if a patch removes it. All patches match the listener."""
-    for patch in patches:
-        if patch.apply_to != "FILTER_CHAIN" or patch.operation == "ADD" or not matches_chain(patch, listener, chain):
-            continue
-        if patch.operation == "REMOVE":
-            effects.record_applied(patch)
-            return False
-        if _merge_chain(chain, patch, effects):
-            effects.record_applied(patch)
-    patch_network_filters(listener, chain, patches, effects)
+    for batch in batches([patch for patch in patches if patch.apply_to == "FILTER_CHAIN" and patch.operation != "ADD"]):
+        for patch in batch:
+            if not matches_chain(patch, listener, chain):
+                continue
+            if patch.operation == "REMOVE":
+                effects.record_applied(patch)
+                return False
+            if _merge_chain(chain, patch, effects):
+                effects.record_applied(patch)
+        yield
+    yield from patch_network_filters(listener, chain, patches, effects)
     return True
 
 
@@ -125,7 +130,9 @@ def _merge_chain(chain: Any, patch: ParsedPatch, effects: Effects) -> bool:
     return True
 
 
-def patch_inline_routes(listener: Any, patches: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects) -> Steps:
+def patch_inline_routes(
+    listener: Any, patches: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects
+) -> Steps[None]:
     """Patch the route configurations that a listener contains, in place."""
     route_patches = [
         patch for patch in patches if patch.apply_to in ("ROUTE_CONFIGURATION", "VIRTUAL_HOST", "HTTP_ROUTE")

@@ -11,7 +11,7 @@ from google.protobuf import json_format
 
 from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch
 from pilot.envoy.envoy_filter.patch_effects import Effects
-from pilot.lib.protobuf.constraints import find_broken, unpack
+from pilot.lib.protobuf.constraints import find_broken, find_overfull, unpack
 from pilot.lib.protobuf.fault import Place, Violation
 from pilot.lib.protobuf.merge import merge
 from pilot.lib.protobuf.reader import read_message
@@ -26,40 +26,12 @@ def merge_value(into: Any, value: Any, patch: ParsedPatch, effects: Effects, pla
 
     Return whether the value fits.
     """
-    affected = _affected_fields(into, value)
-    if affected is not None:
-        merge(affected, value, patch.replaces_lists)
-        violation = next(find_broken(affected, touched=value), None)
-        if violation is not None:
-            effects.record_misfit(patch, violation._replace(place=(*place, *violation.place)))
-            return False
+    violation = next(find_overfull(into, value, patch.replaces_lists), None)
+    if violation is not None:
+        effects.record_misfit(patch, violation._replace(place=(*place, *violation.place)))
+        return False
     merge(into, value, patch.replaces_lists)
     return True
-
-
-def _affected_fields(message: Any, value: Any) -> Any:
-    """Return a copy of a message with only the message fields and lists that `value` also sets.
-
-    Only this copy is validated, because the message may be large. The result is None if there are no such fields. The
-    merged fields then equal those of the value, which is known to be valid.
-    """
-    affected = None
-    for field, _ in value.ListFields():
-        if not _is_set(message, field):
-            continue
-        affected = affected if affected is not None else type(message)()
-        field_value = getattr(affected, field.name)
-        if not field.is_repeated:
-            field_value.SetInParent()
-        field_value.MergeFrom(getattr(message, field.name))
-    return affected
-
-
-def _is_set(message: Any, field: Any) -> bool:
-    """Return whether a field of a message is set and is a list, map or message."""
-    if field.is_repeated:
-        return bool(getattr(message, field.name))
-    return field.message_type is not None and bool(message.HasField(field.name))
 
 
 def merge_packed(into: Any, value: Any, patch: ParsedPatch, effects: Effects, place: Place = CONFIG) -> bool:

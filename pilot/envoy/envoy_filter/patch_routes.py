@@ -8,7 +8,7 @@ from typing import Any
 
 from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch
 from pilot.envoy.envoy_filter.patch_effects import Effects
-from pilot.envoy.envoy_filter.patch_limit import STEP, Steps
+from pilot.envoy.envoy_filter.patch_limit import Steps, batches
 from pilot.envoy.envoy_filter.patch_list import change_list
 from pilot.envoy.envoy_filter.patch_match import matches_host, matches_route, matches_routes, names_route
 from pilot.envoy.envoy_filter.patch_merge import merge_value
@@ -16,31 +16,33 @@ from pilot.lib.protobuf.fault import Violation
 from pilot.mesh.model.facets import PatchFacet
 
 
-def patch_routes(config: Any, patches: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects) -> Steps:
+def patch_routes(config: Any, patches: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects) -> Steps[None]:
     """Patch a route configuration in place, from the outside inwards. Added virtual hosts are not patched."""
     matching = [patch for patch in patches if matches_routes(patch.match.route_configuration, config.name, facet)]
-    patch_configuration(config, matching, effects)
+    yield from patch_configuration(config, matching, effects)
     yield from patch_hosts(config.virtual_hosts, matching, effects)
     add_hosts(config, matching, effects, domains_of(config.virtual_hosts))
 
 
-def patch_configuration(config: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
+def patch_configuration(config: Any, patches: Sequence[ParsedPatch], effects: Effects) -> Steps[None]:
     """Apply the patches for the route configuration itself, rather than for its virtual hosts or routes."""
-    for patch in patches:
-        if (
-            patch.apply_to == "ROUTE_CONFIGURATION"
-            and patch.merges
-            and merge_value(config, patch.value, patch, effects)
-        ):
-            effects.record_applied(patch)
+    for batch in batches(patches):
+        for patch in batch:
+            if (
+                patch.apply_to == "ROUTE_CONFIGURATION"
+                and patch.merges
+                and merge_value(config, patch.value, patch, effects)
+            ):
+                effects.record_applied(patch)
+        yield
 
 
-def patch_hosts(hosts: Any, patches: Sequence[ParsedPatch], effects: Effects) -> Steps:
+def patch_hosts(hosts: Any, patches: Sequence[ParsedPatch], effects: Effects) -> Steps[None]:
     """Patch virtual hosts in place, including their routes."""
     host_patches = [patch for patch in patches if patch.apply_to == "VIRTUAL_HOST"]
     route_patches = [patch for patch in patches if patch.apply_to == "HTTP_ROUTE"]
     for index in range(len(hosts) - 1, -1, -1):
-        if _patch_host(hosts[index], host_patches, effects):
+        if (yield from _patch_host(hosts[index], host_patches, effects)):
             matching = [patch for patch in route_patches if matches_host(patch, hosts[index])]
             yield from _patch_host_routes(hosts[index], matching, effects)
         else:
@@ -75,28 +77,30 @@ def add_hosts(config: Any, patches: Sequence[ParsedPatch], effects: Effects, dom
         effects.record_applied(patch)
 
 
-def _patch_host(host: Any, patches: Sequence[ParsedPatch], effects: Effects) -> bool:
+def _patch_host(host: Any, patches: Sequence[ParsedPatch], effects: Effects) -> Steps[bool]:
     """Patch a virtual host in place, but not its routes. Return False if a patch removes it."""
-    for patch in patches:
-        if patch.operation == "ADD" or not matches_host(patch, host):
-            continue
-        if patch.operation == "REMOVE":
-            effects.record_applied(patch)
-            return False
-        if patch.operation == "REPLACE":
-            host.CopyFrom(patch.value)
-            effects.record_applied(patch)
-        elif merge_value(host, patch.value, patch, effects):
-            effects.record_applied(patch)
+    for batch in batches(patches):
+        for patch in batch:
+            if patch.operation == "ADD" or not matches_host(patch, host):
+                continue
+            if patch.operation == "REMOVE":
+                effects.record_applied(patch)
+                return False
+            if patch.operation == "REPLACE":
+                host.CopyFrom(patch.value)
+                effects.record_applied(patch)
+            elif merge_value(host, patch.value, patch, effects):
+                effects.record_applied(patch)
+        yield
     return True
 
 
-def _patch_host_routes(host: Any, patches: Sequence[ParsedPatch], effects: Effects) -> Steps:
+def _patch_host_routes(host: Any, patches: Sequence[ParsedPatch], effects: Effects) -> Steps[None]:
     """Patch or remove the existing routes, and then add routes. Routes that patches add are not patched."""
     changes = [patch for patch in patches if patch.merges or patch.operation == "REMOVE"]
     for index in range(len(host.routes) - 1, -1, -1) if changes else ():
-        for first in range(0, len(changes), STEP):
-            if not _patch_route(host.routes[index], changes[first : first + STEP], effects):
+        for batch in batches(changes):
+            if not _patch_route(host.routes[index], batch, effects):
                 del host.routes[index]
                 break
             yield

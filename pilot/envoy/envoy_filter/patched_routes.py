@@ -70,7 +70,7 @@ def patch_pieces(
             head.MergeFromString(piece)
         yield from patch_routes(head, limit_patches(matching, _counter(head.virtual_hosts), effects), facet, effects)
         return Resource.of(ROUTE, head) if effects.applied else original
-    patch_configuration(head, matching, effects)
+    yield from patch_configuration(head, matching, effects)
     host_patches = [patch for patch in matching if patch.apply_to != "ROUTE_CONFIGURATION" and not adds_host(patch)]
     for index in range(len(pieces) - 1, -1, -1):
         applicable = _applicable_patches(pieces[index], host_patches) if pieces[index] else ()

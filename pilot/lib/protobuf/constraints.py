@@ -18,7 +18,7 @@ from validate import validate_pb2
 
 from pilot.lib.protobuf.envoy_rules import find_faults
 from pilot.lib.protobuf.fault import Place, Violation
-from pilot.lib.protobuf.field_rules import rule_of, wrapped
+from pilot.lib.protobuf.field_rules import check_together, rule_of, wrapped
 from pilot.lib.protobuf.types import find_type, name_in
 
 CODE = "refused-by-envoy"
@@ -58,30 +58,42 @@ _UNRULED = _Message((), {}, (), ())
 """The rules of a message type that has no rules, or for which validation is disabled."""
 
 
-def find_broken(message: Any, partial: bool = False, touched: Any = None) -> Iterator[Violation]:
+def find_broken(message: Any, partial: bool = False) -> Iterator[Violation]:
     """Yield the violations in a message and in its nested messages, including messages packed in an Any.
 
     If `partial` is true, the message is a patch for another message. Absent fields are not violations then, except in
-    items of lists and maps. `touched` is a message of the same type that was merged into this one. If it is given, only
-    the fields that it sets are checked. Of the messages in lists and maps, only those that it added are checked, which
-    are the last ones of each list.
+    items of lists and maps.
     """
-    return (violation for violation in find_broken_in_steps(message, partial, touched) if violation is not None)
+    return (violation for violation in find_broken_in_steps(message, partial) if violation is not None)
 
 
-def find_broken_in_steps(message: Any, partial: bool = False, touched: Any = None) -> Findings:
+def find_broken_in_steps(message: Any, partial: bool = False) -> Findings:
     """Yield the violations as `find_broken` does, and None between steps."""
-    yield from _walk(message, (), partial, touched)
+    yield from _walk(message, (), partial)
 
 
-def _walk(message: Any, place: Place, partial: bool, touched: Any = None) -> Findings:
+def find_overfull(into: Any, value: Any, replaces_lists: bool = False, place: Place = ()) -> Iterator[Violation]:
+    """Yield the violations in lists and maps that would exist after `value` was merged into a message of the same type.
+
+    A valid value cannot cause other violations. The cost depends on the size of the value, except for lists whose items
+    must be distinct, which must not become longer than `MAX_DISTINCT`.
+    """
+    rules = _message(into.DESCRIPTOR).by_number
+    for field, added in value.ListFields():
+        at, ruled = (*place, field.name), rules.get(field.number)
+        if field.is_repeated:
+            existing = getattr(into, field.name) if not replaces_lists or _is_map(field) else ()
+            texts = check_together(ruled.rules, existing, added) if ruled is not None and existing else ()
+            yield from (Violation(CODE, at, text) for text in texts)
+        elif field.message_type is not None and into.HasField(field.name):
+            yield from find_overfull(getattr(into, field.name), added, replaces_lists, at)
+
+
+def _walk(message: Any, place: Place, partial: bool) -> Findings:
     rules_of_type = _message(message.DESCRIPTOR)
     if rules_of_type is _UNRULED:
         return
     yield None
-    if touched is not None:
-        yield from _walk_touched(message, rules_of_type, place, partial, touched)
-        return
     if not partial:
         yield from (Violation(CODE, (*place, *at), text) for at, text in find_faults(message))
         yield from (
@@ -91,24 +103,12 @@ def _walk(message: Any, place: Place, partial: bool, touched: Any = None) -> Fin
         )
     for field, rules, matters_unset in rules_of_type.fields:
         if _is_set(message, field):
-            yield from _broken(message, field, rules, place, partial, None)
+            yield from _broken(message, field, rules, place, partial)
         elif matters_unset and not partial:
             yield from _broken_unset(message, field, rules, (*place, field.name))
     for field in rules_of_type.parts:
         if _is_set(message, field):
-            yield from _descend(message, field, (*place, field.name), partial, None)
-
-
-def _walk_touched(message: Any, rules_of_type: _Message, place: Place, partial: bool, touched: Any) -> Findings:
-    """Yield the violations in the fields that `touched` sets, without reading other fields."""
-    for field, _ in touched.ListFields():
-        if not _is_set(message, field):
-            continue
-        ruled = rules_of_type.by_number.get(field.number)
-        if ruled is not None:
-            yield from _broken(message, field, ruled.rules, place, partial, touched)
-        elif field.message_type is not None:
-            yield from _descend(message, field, (*place, field.name), partial, touched)
+            yield from _descend(message, field, (*place, field.name), partial)
 
 
 def _broken_unset(message: Any, field: FieldDescriptor, rules: Any, place: Place) -> Findings:
@@ -120,7 +120,7 @@ def _broken_unset(message: Any, field: FieldDescriptor, rules: Any, place: Place
     yield from (Violation(CODE, place, text) for text in rule_of(rules, field)(getattr(message, field.name)))
 
 
-def _broken(message: Any, field: FieldDescriptor, rules: Any, place: Place, partial: bool, touched: Any) -> Findings:
+def _broken(message: Any, field: FieldDescriptor, rules: Any, place: Place, partial: bool) -> Findings:
     value, at = getattr(message, field.name), (*place, field.name)
     if rules.WhichOneof("type") is not None:
         yield from (Violation(CODE, at, text) for text in rule_of(rules, field)(wrapped(value)))
@@ -134,29 +134,25 @@ def _broken(message: Any, field: FieldDescriptor, rules: Any, place: Place, part
         if items.message.skip:
             return
     if field.message_type is not None and not rules.message.skip:
-        yield from _descend(message, field, at, partial, touched)
+        yield from _descend(message, field, at, partial)
 
 
-def _descend(message: Any, field: FieldDescriptor, place: Place, partial: bool, touched: Any) -> Findings:
+def _descend(message: Any, field: FieldDescriptor, place: Place, partial: bool) -> Findings:
     value = getattr(message, field.name)
     if _is_map(field):
         assert field.message_type is not None
         if field.message_type.fields_by_name["value"].message_type is not None:
-            for key in sorted(value if touched is None else getattr(touched, field.name), key=str):
+            for key in sorted(value, key=str):
                 yield from _enter(value[key], (*place, str(key)), partial=False)
     elif field.is_repeated:
-        first = max(0, len(value) - len(getattr(touched, field.name))) if touched is not None else 0
-        for index in range(first, len(value)):
-            yield from _enter(value[index], (*place, index), partial=False)
+        for index, item in enumerate(value):
+            yield from _enter(item, (*place, index), partial=False)
     else:
-        yield from _enter(value, place, partial, getattr(touched, field.name) if touched is not None else None)
+        yield from _enter(value, place, partial)
 
 
-def _enter(message: Any, place: Place, partial: bool, touched: Any = None) -> Findings:
-    if message.DESCRIPTOR.full_name != _ANY:
-        yield from _walk(message, place, partial, touched)
-        return
-    inner = unpack(message)
+def _enter(message: Any, place: Place, partial: bool) -> Findings:
+    inner = message if message.DESCRIPTOR.full_name != _ANY else unpack(message)
     if inner is not None:
         yield from _walk(inner, place, partial)
 

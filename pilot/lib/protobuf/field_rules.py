@@ -15,6 +15,8 @@ from pilot.lib.addresses import is_ip
 
 Check = Callable[[Any], Iterator[str]]
 """A function that yields a message for each rule that a value violates."""
+MAX_DISTINCT = 1000
+"""Maximum number of items of a list whose items must be distinct, if patches extend it. Each patch compares them."""
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.+", re.ASCII)
 _NUMBERS = frozenset(
@@ -209,6 +211,25 @@ def _check_repeated(rule: Any, value: Any) -> Iterator[str]:
     if rule.HasField("max_items") and len(value) > rule.max_items:
         yield f"must have at most {rule.max_items} items"
     if rule.unique and len(set(map(_identity, value))) < len(value):
+        yield "must not have duplicate items"
+
+
+def check_together(rules: Any, existing: Any, added: Any) -> Iterator[str]:
+    """Yield a message for each rule that two lists or two maps violate together, although neither does alone."""
+    repeated, pairs = rules.repeated, rules.map
+    if rules.WhichOneof("type") == "map":
+        count = len(existing) + sum(key not in existing for key in added)
+        if pairs.HasField("max_pairs") and count > pairs.max_pairs:
+            yield f"must have at most {pairs.max_pairs} entries"
+        return
+    count = len(existing) + len(added)
+    if repeated.HasField("max_items") and count > repeated.max_items:
+        yield f"must have at most {repeated.max_items} items"
+    if not repeated.unique:
+        return
+    if count > MAX_DISTINCT:
+        yield f"must have at most {MAX_DISTINCT} items, which are compared with each other"
+    elif len({*map(_identity, existing), *map(_identity, added)}) < count:
         yield "must not have duplicate items"
 
 

@@ -12,7 +12,7 @@ from envoy.config.listener.v3 import listener_components_pb2
 from envoy.config.route.v3 import route_components_pb2
 from google.protobuf import json_format, wrappers_pb2
 
-from pilot.lib.protobuf.constraints import find_broken, unpack
+from pilot.lib.protobuf.constraints import find_broken, find_overfull, unpack
 from pilot.lib.protobuf.fault import as_written, shown
 from pilot.lib.protobuf.merge import merge
 from pilot.lib.protobuf.reader import read_message
@@ -365,18 +365,41 @@ def test_map_values_are_checked_in_key_order() -> None:
         ]
 
 
-def test_only_touched_fields_are_checked() -> None:
-    message = read("cluster", "connect_timeout: 0s, dns_refresh_rate: 0s")
-    assert [shown(f.place) for f in find_broken(message, touched=read("cluster", "connect_timeout: 1s"))] == [
-        "connect_timeout"
-    ]
+def _mirror(*names: str) -> Any:
+    policy = route_components_pb2.InternalRedirectPolicy(response_headers_to_copy=names)
+    return route_components_pb2.Route(route=route_components_pb2.RouteAction(internal_redirect_policy=policy))
 
 
-def test_items_that_a_merge_added_are_checked_alone() -> None:
-    def options(*keys: str) -> Any:
-        headers = [base_pb2.HeaderValueOption(header=base_pb2.HeaderValue(key=key)) for key in keys]
-        return route_components_pb2.Route(response_headers_to_add=headers)
+COPIED = "route.internal_redirect_policy.response_headers_to_copy"
 
-    message = options("", "", "x")
-    assert [*find_broken(message, touched=options("x"))] == []
-    assert len([*find_broken(message, touched=options("", "x"))]) == 1
+
+@pytest.mark.parametrize(
+    ("existing", "added", "replaces_lists", "texts"),
+    [
+        (["a"], ["b"], False, []),
+        (["a"], ["a"], False, ["must not have duplicate items"]),
+        (["a"], ["a"], True, []),
+        ([], ["a"], False, []),
+        (
+            [f"a{n}" for n in range(1000)],
+            ["b"],
+            False,
+            ["must have at most 1000 items, which are compared with each other"],
+        ),
+    ],
+)
+def test_lists_that_a_merge_extends_are_checked_together(
+    existing: list[str], added: list[str], replaces_lists: bool, texts: list[str]
+) -> None:
+    faults = list(find_overfull(_mirror(*existing), _mirror(*added), replaces_lists))
+    assert [(shown(fault.place), fault.text) for fault in faults] == [(COPIED, text) for text in texts]
+
+
+def test_list_that_a_merge_makes_too_long_is_found() -> None:
+    def headers(count: int) -> Any:
+        option = base_pb2.HeaderValueOption(header=base_pb2.HeaderValue(key="a"))
+        return route_components_pb2.Route(response_headers_to_add=[option] * count)
+
+    assert [*find_overfull(headers(600), headers(400))] == []
+    (fault,) = find_overfull(headers(600), headers(401))
+    assert fault.place == ("response_headers_to_add",)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import yaml
 
@@ -190,31 +188,6 @@ def test_lists_are_as_long_as_the_schemas_allow() -> None:
     assert places("Gateway", yaml.safe_dump({**gateway, "listeners": listeners[:64]})) == []
     assert places("HTTPRoute", yaml.safe_dump({"parentRefs": parents})) == ["error spec.parentRefs"]
     assert places("HTTPRoute", yaml.safe_dump({"parentRefs": parents[:32]})) == []
-
-
-@pytest.mark.parametrize(
-    ("kind", "path", "most", "item"),
-    [
-        ("HTTPRoute", "spec.hostnames", 16, "a.b"),
-        ("HTTPRoute", "spec.rules", 16, {}),
-        ("HTTPRoute", "spec.rules[0].matches", 64, {}),
-        ("GRPCRoute", "spec.hostnames", 16, "a.b"),
-        ("GRPCRoute", "spec.rules", 16, {}),
-        ("GRPCRoute", "spec.rules[0].matches", 64, {}),
-        ("TLSRoute", "spec.hostnames", 1024, "a.b"),
-    ],
-)
-def test_lists_of_routes_are_as_long_as_the_schemas_allow(kind: str, path: str, most: int, item: Any) -> None:
-    """A route has a VirtualService for each of its hostnames and each listener of its parents."""
-    field = path.rpartition(".")[2]
-
-    def spec(count: int) -> str:
-        items = {field: [item] * count}
-        own = {"rules": [items]} if "[0]" in path else items
-        return yaml.safe_dump({"rules": [{}], **own})
-
-    assert places(kind, spec(most)) == []
-    assert places(kind, spec(most + 1)) == [f"error {path}"]
 
 
 def test_grpc_method_as_text_is_split() -> None:

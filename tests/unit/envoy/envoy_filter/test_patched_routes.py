@@ -17,12 +17,13 @@ from pilot.config.networking.envoy_filter import (
 from pilot.config.object import ObjectKey
 from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch, patches
 from pilot.envoy.envoy_filter.patch_effects import Effects
+from pilot.envoy.envoy_filter.patch_limit import STEP
 from pilot.envoy.envoy_filter.patch_routes import patch_hosts, patch_routes
 from pilot.envoy.envoy_filter.patched_groups import PatchedGroupKey, patched, patched_resources
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import ROUTE
-from pilot.mesh.model.facets import PatchKey
+from pilot.mesh.model.facets import PatchFacet, PatchKey
 from testing.edits.random_envoy_filters import API, MESH, TO_API
 from testing.mesh.objects import Plain, make
 from testing.mesh.world import World, proxy
@@ -217,3 +218,22 @@ def test_patches_that_are_compared_with_many_routes_are_applied_in_steps(operati
     comparisons = [CountingName.comparisons for _ in patch_hosts([host], [patch] * 100, Effects())]
     assert comparisons[-1] >= 100 * 200
     assert max(later - earlier for earlier, later in itertools.pairwise(comparisons)) <= 3 * 200, "those of a patch"
+
+
+@pytest.mark.parametrize("apply_to", ["VIRTUAL_HOST", "ROUTE_CONFIGURATION"])
+def test_many_patches_for_one_part_are_applied_in_steps(apply_to: str) -> None:
+    value = (
+        route_components_pb2.VirtualHost(domains=["a"])
+        if apply_to == "VIRTUAL_HOST"
+        else route_pb2.RouteConfiguration(internal_only_headers=["a"])
+    )
+    match = EnvoyConfigObjectMatch(route_configuration=RouteConfigurationMatch())
+    patch = ParsedPatch(PatchKey(ObjectKey("a", "one"), 0), apply_to, "MERGE", match, value, "")
+    config = route_pb2.RouteConfiguration(virtual_hosts=[route_components_pb2.VirtualHost()])
+    host = config.virtual_hosts[0]
+    lengths = [
+        len(host.domains) + len(config.internal_only_headers)
+        for _ in patch_routes(config, [patch] * 1000, PatchFacet("SIDECAR_OUTBOUND"), Effects())
+    ]
+    assert lengths[-1] == 1000
+    assert max(later - earlier for earlier, later in itertools.pairwise([0, *lengths])) <= STEP

@@ -106,3 +106,17 @@ def test_patches_of_many_filter_chains_are_limited_and_reported() -> None:
     problems = world.value(envoy_filter_problems, ObjectKey("tenant", "large"))
     assert [p.code for p in problems] == ["too-large"] * MAX_PROBLEMS + ["more-problems"]
     assert not world.failures
+
+
+def test_patches_that_are_merged_into_one_cluster_are_limited_and_reported() -> None:
+    """Each merge copies what earlier patches have merged."""
+    world = World()
+    node = world.connect(proxy("sidecar", "a", "tenant", "10.0.0.1"))
+    value = {"metadata": {"filter_metadata": {"a": {"b": "c" * 2000}}}}
+    patch = {"applyTo": "CLUSTER", "match": {"context": "ANY"}, "patch": {"operation": "MERGE", "value": value}}
+    world.apply_objects(_object("EnvoyFilter", "tenant", {"configPatches": [patch] * 400}))
+    world.resources(node)
+    problems = world.value(envoy_filter_problems, ObjectKey("tenant", "large"))
+    first = min(int(p.path.partition("[")[2].partition("]")[0]) for p in problems if p.path)
+    assert 100 < first < 200
+    assert {p.code for p in problems} == {"too-large", "more-problems"}

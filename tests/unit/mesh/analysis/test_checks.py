@@ -865,7 +865,9 @@ def test_similar_hostname_of_a_listener_is_suggested() -> None:
 
 
 def test_problems_of_an_object_are_listed_up_to_the_maximum() -> None:
-    servers = [{"port": {"number": n, "name": "http", "protocol": "HTTP"}, "hosts": ["*"]} for n in range(1000, 1200)]
+    servers = [
+        {"port": {"number": n, "name": f"http-{n}", "protocol": "HTTP"}, "hosts": ["*"]} for n in range(1000, 1200)
+    ]
     gateway = make("Gateway", "many", yaml.safe_dump({"selector": {"istio": "ingress"}, "servers": servers}))
     problems = problems_of(world(*BASE, gateway))
     assert [problem.path for problem in problems[:MAX_PROBLEMS]] == [

@@ -12,6 +12,7 @@ from typing import Any
 from pilot.config.group_kind import GroupKind
 from pilot.config.kubernetes.service import EXPORT_TO
 from pilot.config.networking.destination_rule import has_consistent_hash
+from pilot.config.networking.service_entry import count_expanded
 from pilot.config.networking.workload_entry import REGISTRATION_GROUP
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.config.security.request_authentication import jwks_source
@@ -109,6 +110,15 @@ def entry_hosts(_: ObjectKey, o: Object[Any]) -> Buckets:
 def entry_refs(key: ObjectKey, o: Object[Any]) -> Buckets:
     """Return (hostname, namespace) for each host of a ServiceEntry."""
     return {(host, key.namespace) for host in o.spec.hosts}
+
+
+LARGE_ENTRY = 10_000
+"""Number of expanded endpoints from which a ServiceEntry counts as large: those of 250 clusters without endpoints."""
+
+
+def large_entries(key: ObjectKey, o: Object[Any]) -> Buckets:
+    """Return the namespace of a large ServiceEntry."""
+    return (key.namespace,) if count_expanded(o.spec) > LARGE_ENTRY else ()
 
 
 def endpoint_addresses(_: ObjectKey, o: Object[Any]) -> Buckets:

@@ -55,3 +55,14 @@ class ServiceEntryAddress(Lenient, frozen=True):
 
 class ServiceEntryStatus(Lenient, frozen=True):
     addresses: tuple[ServiceEntryAddress, ...] = ()
+
+
+CLUSTER_ENDPOINTS = 40
+"""Number of endpoints that are as large as a cluster with its virtual host."""
+
+
+def count_expanded(entry: ServiceEntry) -> int:
+    """Return the number of endpoints in all clusters of a ServiceEntry. It has a cluster for each host and port, which
+    counts as `CLUSTER_ENDPOINTS`."""
+    endpoints = len(entry.endpoints) * copies(len(entry.endpoints), len(entry.addresses))
+    return len(entry.hosts) * len(entry.ports) * (CLUSTER_ENDPOINTS + endpoints)

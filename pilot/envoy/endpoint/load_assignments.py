@@ -7,6 +7,7 @@ client's scope itself. Clients for which these are equal share the assignment.
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import NamedTuple
 
 from envoy.config.endpoint.v3 import endpoint_pb2
 
@@ -37,6 +38,7 @@ from pilot.envoy.endpoint.endpoint_inputs import (
 )
 from pilot.envoy.endpoint.endpoint_policy import EndpointPolicy
 from pilot.envoy.endpoint.ingress_waypoint import IngressWaypoint, ingress_waypoint
+from pilot.envoy.endpoint.lb_endpoint import LbEndpointOptions
 from pilot.envoy.resource import Resource
 from pilot.lib.addresses import joined
 from pilot.lib.xds_types import ENDPOINT
@@ -44,7 +46,12 @@ from pilot.mesh.model.ambient_features import prefers_hbone
 from pilot.mesh.model.facets import OutboundFacet
 from pilot.mesh.model.proxy import NodeType
 from pilot.mesh.registry.clusterset import endpoint_visibility
-from pilot.mesh.registry.endpoints import endpoints
+from pilot.mesh.registry.endpoints import (
+    SharedEndpointsKey,
+    endpoints,
+    find_shared_endpoints,
+    shared_endpoints,
+)
 from pilot.mesh.registry.networks import NetworkGateways, all_network_gateways, network_gateways
 from pilot.mesh.tables.database import Mesh
 
@@ -63,10 +70,37 @@ def _load_assignment(
     )
     if waypoint is not None:
         assignment = _build_ingress_waypoint(db, key.cluster, destination, client, waypoint)
-    else:
-        gateways = network_gateways(db)
-        assignment = yield from _build(db, key.cluster, destination, client, sni, gateways, inline=False)
+        return Resource.of(ENDPOINT, assignment, assignment.cluster_name)
+    gateways = network_gateways(db)
+    if not sni and not gateways.gateways and client.cross_network == "sni":  # the host is only part of its name
+        shared = find_shared_endpoints(db, key.cluster.ref, key.cluster.port)
+        policy = endpoint_policy(db, destination, inline=False)
+        if shared is not None and policy.balancing is None:
+            lb_options = lb_endpoint_options(db, destination.service)
+            localities = _shared_localities(db, SharedLocalitiesKey(shared, policy, client, lb_options))
+            name = endpoint_pb2.ClusterLoadAssignment(cluster_name=key.cluster.name).SerializeToString()
+            return Resource(key.cluster.name, ENDPOINT, name, extra_pieces=(localities,) if localities else ())
+    assignment = yield from _build(db, key.cluster, destination, client, sni, gateways, inline=False)
     return Resource.of(ENDPOINT, assignment, assignment.cluster_name)
+
+
+class SharedLocalitiesKey(NamedTuple):
+    """The key of the endpoints in the assignments of all hosts of a ServiceEntry: all that they depend on."""
+
+    endpoints: SharedEndpointsKey
+    policy: EndpointPolicy
+    client: ClientLocationKey
+    lb_options: LbEndpointOptions
+
+
+@derived_in_steps
+def _shared_localities(db: Mesh, key: SharedLocalitiesKey) -> Generator[None, None, bytes]:
+    """Return the serialized endpoints in the assignments of all hosts of a ServiceEntry."""
+    prefer_hbone = prefers_hbone(db.settings.ambient)
+    options = AssignmentOptions(key.policy, key.client, network_gateways(db), key.lb_options, prefer_hbone=prefer_hbone)
+    members = shared_endpoints(db, key.endpoints)
+    assignment = yield from assignment_in_steps("", members, options, lambda e: uses_mtls(db, e, key.policy))
+    return bytes(assignment.SerializeToString(deterministic=True))
 
 
 def _build_ingress_waypoint(

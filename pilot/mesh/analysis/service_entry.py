@@ -4,7 +4,7 @@ their hosts."""
 from __future__ import annotations
 
 from pilot.config.kinds.istio import SERVICE_ENTRY, VIRTUAL_SERVICE
-from pilot.config.networking.service_entry import ServiceEntry
+from pilot.config.networking.service_entry import CLUSTER_ENDPOINTS, ServiceEntry, count_expanded
 from pilot.config.object import Object, ObjectKey, age
 from pilot.config.problem import Problem, Problems, below, warning
 from pilot.config.protocol import parse_protocol
@@ -16,6 +16,7 @@ from pilot.mesh.analysis.export_to import check_export_to
 from pilot.mesh.analysis.selector import check_selector
 from pilot.mesh.model.service import Registry, ServiceRef
 from pilot.mesh.registry.endpoints import endpoints
+from pilot.mesh.registry.excess_entries import MAX_EXPANDED_ENDPOINTS, excess_entries
 from pilot.mesh.registry.services import service, unmerged_entries
 from pilot.mesh.tables.database import Mesh
 
@@ -40,6 +41,15 @@ SERVICE_ENTRIES = Check("ServiceEntry", _keys, service_entry_problems)
 
 
 def _check(db: Mesh, o: Object[ServiceEntry]) -> Problems:
+    if o.key in excess_entries(db, o.namespace):
+        yield warning(
+            "too-large",
+            "hosts",
+            f"the ServiceEntries of namespace {o.namespace} that have many hosts and ports expand to more than "
+            f"{MAX_EXPANDED_ENDPOINTS} endpoints, where a cluster for a host and port counts as {CLUSTER_ENDPOINTS}; "
+            f"this one, with {count_expanded(o.spec)}, is ignored because older ones take precedence; "
+            "list fewer hosts, ports or endpoints",
+        )
     if o.spec.workload_selector is not None:
         yield from below("workloadSelector", check_selector(db, o.namespace, o.spec.workload_selector.labels))
     yield from below("exportTo", check_export_to(db, o.spec.export_to))

@@ -3,11 +3,13 @@ ServiceEntry selects."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import NamedTuple
 
 from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.networking.service_entry import ServiceEntry, ServicePort, copies
-from pilot.config.object import Object, RegistryKey
+from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.config.protocol import Protocol
 from pilot.derive import derived
 from pilot.lib import spiffe
@@ -18,7 +20,7 @@ from pilot.mesh.registry.endpoint_slices import slice_endpoints, unmatched_accou
 from pilot.mesh.registry.pods import selectable_pods
 from pilot.mesh.registry.service_entries import parse_address
 from pilot.mesh.registry.service_settings import service_rules
-from pilot.mesh.registry.services import claimed_hosts, service
+from pilot.mesh.registry.services import claimed_hosts, declaring_entries, service
 from pilot.mesh.registry.workload_entries import make_workload, selectable_entries
 from pilot.mesh.tables.database import Mesh
 
@@ -32,16 +34,21 @@ def endpoints(db: Mesh, ref: ServiceRef, port_number: int) -> tuple[Endpoint, ..
     For an InferencePool, they are the endpoints of all its ports.
     """
     row = service(db, ref)
-    ports = [candidate for candidate in row.ports if candidate.number == port_number] if row is not None else []
-    if row is None or not ports:
+    port = _port(row, port_number) if row is not None else None
+    if row is None or port is None:
         return ()
-    port = next((candidate for candidate in ports if candidate.protocol is not Protocol.UDP), ports[0])
     if row.registry is not Registry.KUBERNETES:
         return _declared_endpoints(db, row, port)
     if row.is_pool:
         return tuple(endpoint for pool_port in row.ports for endpoint in slice_endpoints(db, row, pool_port))
     entry_declared = _declared_endpoints(db, row, port) if ref.hostname in claimed_hosts(db, ref.namespace) else ()
     return (*entry_declared, *slice_endpoints(db, row, port), *_selected_entries(db, row, port))
+
+
+def _port(service: Service, number: int) -> Port | None:
+    """Return the port with a number. If UDP has the same number, return the other one."""
+    ports = [port for port in service.ports if port.number == number]
+    return next((port for port in ports if port.protocol is not Protocol.UDP), ports[0] if ports else None)
 
 
 @derived
@@ -105,21 +112,68 @@ def target_port(workload: Workload, port: Port) -> int:
 
 def _declared_endpoints(db: Mesh, service: Service, port: Port) -> tuple[Endpoint, ...]:
     """Return the endpoints from every ServiceEntry that declares the service. Endpoints from the oldest ServiceEntry
-    are first.
+    are first."""
+    by_entry = [
+        shared_endpoints(db, SharedEndpointsKey(row.key, entry_port.name))
+        if _shares_endpoints(row.spec)
+        else _repeated(row.spec, entry_endpoints(db, row, entry_port, service.hostname))
+        for row, entry_port in _declarations(db, service, port)
+    ]
+    every = by_entry[0] if len(by_entry) == 1 else tuple(chain.from_iterable(by_entry))
+    return every[:1] if service.resolution is Resolution.DNS_ROUND_ROBIN_LB else every
 
-    Ports are matched by number for DNS clusters, and by name for EDS. As in Istio, each endpoint is repeated for every
-    different address of its ServiceEntry, unless this results in too many. Envoy merges them.
+
+def _declarations(db: Mesh, service: Service, port: Port) -> Iterator[tuple[Object[ServiceEntry], ServicePort]]:
+    """Yield the ServiceEntries that declare a service, the oldest first, with each port that is this one.
+
+    Ports are matched by number for DNS clusters, and by name for EDS.
     """
     by_number = service.resolution in _DNS
-    endpoint_list: list[Endpoint] = []
-    rows = (SERVICE_ENTRY.get(db, key) for key in SERVICE_ENTRY.keys(db, "ref", service.ref))
-    for row in sorted((row for row in rows if row is not None), key=lambda row: (row.created, row.name)):
+    for row in sorted(declaring_entries(db, service.ref), key=lambda row: (row.created, row.name)):
         for entry_port in row.spec.ports:
             if entry_port.number == port.number if by_number else entry_port.name == port.name:
-                own = list(entry_endpoints(db, row, entry_port, service.hostname))
-                addresses = {parse_address(address) for address in row.spec.addresses} - {""}
-                endpoint_list += own * copies(len(own), len(addresses))
-    return tuple(endpoint_list[:1] if service.resolution is Resolution.DNS_ROUND_ROBIN_LB else endpoint_list)
+                yield row, entry_port
+
+
+def _repeated(entry: ServiceEntry, own: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
+    """Return the endpoints of a ServiceEntry. As in Istio, each is repeated for every different address of the
+    ServiceEntry, unless this results in too many. Envoy merges them."""
+    every = tuple(own)
+    addresses = {parse_address(address) for address in entry.addresses} - {""}
+    return every * copies(len(every), len(addresses))
+
+
+def _shares_endpoints(entry: ServiceEntry) -> bool:
+    """Return whether several hosts have the same endpoints, because none of them is an endpoint itself."""
+    return len(entry.hosts) > 1 and (bool(entry.endpoints) or entry.resolution not in ("DNS", "DNS_ROUND_ROBIN"))
+
+
+class SharedEndpointsKey(NamedTuple):
+    """The key of the endpoints of a port, by its name, that all hosts of a ServiceEntry share."""
+
+    entry: ObjectKey
+    port: str
+
+
+@derived
+def shared_endpoints(db: Mesh, key: SharedEndpointsKey) -> tuple[Endpoint, ...]:
+    """Return the endpoints of a port that all hosts of a ServiceEntry share."""
+    row = SERVICE_ENTRY.get(db, key.entry)
+    port = next((port for port in row.spec.ports if port.name == key.port), None) if row is not None else None
+    return _repeated(row.spec, entry_endpoints(db, row, port, "")) if row is not None and port is not None else ()
+
+
+def find_shared_endpoints(db: Mesh, ref: ServiceRef, port_number: int) -> SharedEndpointsKey | None:
+    """Return the key of the endpoints of a port of a service, if other hosts of a ServiceEntry share them. Not
+    memoised."""
+    row = service(db, ref)
+    port = _port(row, port_number) if row is not None and row.registry is not Registry.KUBERNETES else None
+    if row is None or port is None:
+        return None
+    declarations = list(islice(_declarations(db, row, port), 2))
+    if len(declarations) != 1 or not _shares_endpoints(declarations[0][0].spec):
+        return None
+    return SharedEndpointsKey(declarations[0][0].key, declarations[0][1].name)
 
 
 def entry_endpoints(db: Mesh, row: Object[ServiceEntry], port: ServicePort, hostname: str) -> Iterable[Endpoint]:

@@ -8,19 +8,21 @@ ServiceEntry takes precedence, and ServiceEntries with equal settings add their 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.kinds.kubernetes import SERVICE, SERVICE_IMPORT
-from pilot.config.object import ObjectKey, RegistryKey
+from pilot.config.networking.service_entry import ServiceEntry
+from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.derive import Gather, Steps, derived, hub, hub_in_steps
 from pilot.mesh.model.service import Port, Service, ServiceRef
 from pilot.mesh.registry import clusterset
 from pilot.mesh.registry.auto_addresses import auto_addresses
 from pilot.mesh.registry.clusterset import has_hosts
+from pilot.mesh.registry.excess_entries import excess_entries
 from pilot.mesh.registry.kubernetes_services import build_kubernetes_service, kubernetes_hostname, merge_clusters
 from pilot.mesh.registry.service_entries import build_entry_service
 from pilot.mesh.registry.service_settings import service_rules
@@ -104,14 +106,21 @@ def _imported(db: Mesh, key: RegistryKey) -> Service | None:
 def entry_services(db: Mesh, ref: ServiceRef) -> tuple[Service, ...]:
     """Return the services that ServiceEntries declare for a hostname and namespace, oldest first."""
     services = []
+    for row in declaring_entries(db, ref):
+        annotations = namespace_annotations(db, db.settings.registry.cluster_id, ref.namespace)
+        labels = namespace_labels(db, db.settings.registry.cluster_id, ref.namespace)
+        addresses = auto_addresses(db, row.key, ref.hostname)
+        services.append(build_entry_service(row, ref.hostname, addresses, labels, annotations, service_rules(db)))
+    return tuple(sorted(services, key=lambda service: (service.created, service.source.name)))
+
+
+def declaring_entries(db: Mesh, ref: ServiceRef) -> Iterator[Object[ServiceEntry]]:
+    """Yield the ServiceEntries that declare a service, except those that exceed the limit of the namespace. Not
+    memoised."""
     for key in SERVICE_ENTRY.keys(db, "ref", ref):
         row = SERVICE_ENTRY.get(db, key)
-        if row is not None:
-            annotations = namespace_annotations(db, db.settings.registry.cluster_id, ref.namespace)
-            labels = namespace_labels(db, db.settings.registry.cluster_id, ref.namespace)
-            addresses = auto_addresses(db, key, ref.hostname)
-            services.append(build_entry_service(row, ref.hostname, addresses, labels, annotations, service_rules(db)))
-    return tuple(sorted(services, key=lambda service: (service.created, service.source.name)))
+        if row is not None and key not in excess_entries(db, ref.namespace):
+            yield row
 
 
 @derived

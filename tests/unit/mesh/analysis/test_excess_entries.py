@@ -1,0 +1,51 @@
+"""ServiceEntries of a namespace that have too many clusters and endpoints together."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pilot.config.networking.service_entry import CLUSTER_ENDPOINTS
+from pilot.config.object import ObjectKey
+from pilot.mesh.model.service import ServiceRef
+from pilot.mesh.registry.endpoints import endpoints
+from pilot.mesh.registry.excess_entries import MAX_EXPANDED_ENDPOINTS
+from testing.mesh.objects import make, world
+from testing.mesh.problems import problems_of
+
+HOSTS, ENDPOINTS = 80, 100
+PORTS = MAX_EXPANDED_ENDPOINTS // 3 // HOSTS // (ENDPOINTS + CLUSTER_ENDPOINTS)
+"""Number of ports of a ServiceEntry, of which a namespace may have three."""
+DAYS = {"first": 3, "second": 4, "third": 5, "fourth": 6}
+"""The ServiceEntries of a namespace, and the days on which they were created."""
+
+
+def entry(name: str, day: int, namespace: str = "tenant") -> dict[str, Any]:
+    spec = {
+        "hosts": [f"h{n}.{name}.example.com" for n in range(HOSTS)],
+        "ports": [{"number": 1000 + n, "name": f"p{n}", "protocol": "HTTP"} for n in range(PORTS)],
+        "resolution": "STATIC",
+        "endpoints": [{"address": f"192.0.2.{n}"} for n in range(ENDPOINTS)],
+    }
+    return make("ServiceEntry", name, json.dumps(spec), namespace, day=day)
+
+
+def test_newest_entries_of_a_namespace_are_ignored_beyond_the_limit() -> None:
+    mesh = world(*(entry(name, day) for name, day in reversed(DAYS.items())), entry("honest", 9, "other"))
+    small = "{hosts: [a.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}"
+    mesh.apply_objects(make("ServiceEntry", "small", small, "tenant", day=7))
+
+    def served() -> list[str]:
+        refs = [ServiceRef(f"h0.{name}.example.com", "tenant") for name in DAYS]
+        refs += [ServiceRef("h0.honest.example.com", "other")]
+        names = [ref.hostname.split(".")[1] for ref in refs if endpoints(mesh.mesh, ref, 1000)]
+        return [*names, *(["small"] if endpoints(mesh.mesh, ServiceRef("a.example.com", "tenant"), 80) else [])]
+
+    def ignored() -> list[tuple[str, str]]:
+        return [(p.object.name, p.path) for p in problems_of(mesh) if p.code == "too-large"]
+
+    assert served() == ["first", "second", "third", "honest", "small"]
+    assert ignored() == [("fourth", "spec.hosts")]
+    mesh.set({("networking.istio.io/ServiceEntry", ObjectKey("tenant", "first")): None})
+    assert served() == ["second", "third", "fourth", "honest", "small"]
+    assert ignored() == []

@@ -55,6 +55,13 @@ class RegistrySettings:
         "Label of services with header-based persistent sessions.",
         env="PILOT_PERSISTENT_SESSION_HEADER_LABEL",
     )
+    max_entry_endpoints: int = setting(
+        320_000,
+        "Maximum number of endpoints that the ServiceEntries of a namespace expand to. A ServiceEntry has a cluster "
+        "for each host and port, which counts as 40 endpoints. Those with less than 1,000 do not count. Newer "
+        "ServiceEntries beyond the maximum are ignored.",
+        env="PILOT_MAX_SERVICE_ENTRY_ENDPOINTS",
+    )
     draining_label: str = setting(
         "istio.io/draining", "Label of workloads that accept no new sessions.", env="PILOT_DRAINING_LABEL"
     )

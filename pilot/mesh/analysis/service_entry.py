@@ -16,7 +16,7 @@ from pilot.mesh.analysis.export_to import check_export_to
 from pilot.mesh.analysis.selector import check_selector
 from pilot.mesh.model.service import Registry, ServiceRef
 from pilot.mesh.registry.endpoints import endpoints
-from pilot.mesh.registry.excess_entries import MAX_EXPANDED_ENDPOINTS, excess_entries
+from pilot.mesh.registry.excess_entries import excess_entries
 from pilot.mesh.registry.services import service, unmerged_entries
 from pilot.mesh.tables.database import Mesh
 
@@ -46,9 +46,9 @@ def _check(db: Mesh, o: Object[ServiceEntry]) -> Problems:
             "too-large",
             "hosts",
             f"the ServiceEntries of namespace {o.namespace} that have many hosts and ports expand to more than "
-            f"{MAX_EXPANDED_ENDPOINTS} endpoints, where a cluster for a host and port counts as {CLUSTER_ENDPOINTS}; "
-            f"this one, with {count_expanded(o.spec)}, is ignored because older ones take precedence; "
-            "list fewer hosts, ports or endpoints",
+            f"{db.settings.registry.max_entry_endpoints} endpoints (PILOT_MAX_SERVICE_ENTRY_ENDPOINTS), where a "
+            f"cluster for a host and port counts as {CLUSTER_ENDPOINTS}; this one, with {count_expanded(o.spec)}, is "
+            "ignored because older ones take precedence; list fewer hosts, ports or endpoints",
         )
     if o.spec.workload_selector is not None:
         yield from below("workloadSelector", check_selector(db, o.namespace, o.spec.workload_selector.labels))

@@ -12,20 +12,18 @@ from pilot.config.object import ObjectKey, age
 from pilot.derive import hub
 from pilot.mesh.tables.database import Mesh
 
-MAX_EXPANDED_ENDPOINTS = 320_000
-"""Maximum number of endpoints that the large ServiceEntries of a namespace expand to, as `count_expanded` counts them.
-
-They are those of eight ServiceEntries with 250 external hosts and 4 ports each, and take about 60 MB.
-"""
-
 
 @hub
 def excess_entries(db: Mesh, namespace: str) -> frozenset[ObjectKey]:
-    """Return the large ServiceEntries of a namespace that are ignored. Older ones take precedence."""
+    """Return the large ServiceEntries of a namespace that are ignored, because they and the older ones expand to more
+    endpoints than the settings allow.
+
+    8000 clusters, which is the default, take up to 160 MB.
+    """
     rows = (SERVICE_ENTRY.get(db, key) for key in SERVICE_ENTRY.keys(db, "large", namespace))
     total, excess = 0, set()
     for row in sorted((row for row in rows if row is not None), key=age):
         total += count_expanded(row.spec)
-        if total > MAX_EXPANDED_ENDPOINTS:
+        if total > db.settings.registry.max_entry_endpoints:
             excess.add(row.key)
     return frozenset(excess)

@@ -9,13 +9,12 @@ from pilot.config.networking.service_entry import CLUSTER_ENDPOINTS
 from pilot.config.object import ObjectKey
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.endpoints import endpoints
-from pilot.mesh.registry.excess_entries import MAX_EXPANDED_ENDPOINTS
 from testing.mesh.objects import make, world
 from testing.mesh.problems import problems_of
 
-HOSTS, ENDPOINTS = 80, 100
-PORTS = MAX_EXPANDED_ENDPOINTS // 3 // HOSTS // (ENDPOINTS + CLUSTER_ENDPOINTS)
-"""Number of ports of a ServiceEntry, of which a namespace may have three."""
+HOSTS, PORTS, ENDPOINTS = 10, 4, 20
+LIMIT = 3 * HOSTS * PORTS * (ENDPOINTS + CLUSTER_ENDPOINTS)
+"""The number of endpoints to which three of the ServiceEntries expand."""
 DAYS = {"first": 3, "second": 4, "third": 5, "fourth": 6}
 """The ServiceEntries of a namespace, and the days on which they were created."""
 
@@ -31,7 +30,11 @@ def entry(name: str, day: int, namespace: str = "tenant") -> dict[str, Any]:
 
 
 def test_newest_entries_of_a_namespace_are_ignored_beyond_the_limit() -> None:
-    mesh = world(*(entry(name, day) for name, day in reversed(DAYS.items())), entry("honest", 9, "other"))
+    mesh = world(
+        *(entry(name, day) for name, day in reversed(DAYS.items())),
+        entry("honest", 9, "other"),
+        PILOT_MAX_SERVICE_ENTRY_ENDPOINTS=str(LIMIT),
+    )
     small = "{hosts: [a.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}"
     mesh.apply_objects(make("ServiceEntry", "small", small, "tenant", day=7))
 

@@ -27,7 +27,7 @@ T = TypeVar("T")
 PROGRAM = "pilot.ingest.object_check"
 LARGE = 64 << 10
 """Size in bytes of a large object. The decoding of a smaller object takes at most 20 ms."""
-LARGE_ENVOY_FILTER = 8 << 10
+LARGE_ENVOY_FILTER = 5 << 10
 """Size in bytes of a large EnvoyFilter. Each of its values is compared with Envoy's API."""
 AT_ONCE = 100
 """Number of small objects to decode before other tasks run. This takes about 10 ms."""

@@ -133,6 +133,21 @@ def service_entries(c: Choices) -> Plain:
     )
 
 
+def several_service_entries(c: Choices) -> Plain:
+    entry = service_entries(c)
+    items = []
+    for n in range(max(1, c.count("entries", 2000))):
+        names = [host.replace("h", f"e{n}h", 1) for host in entry["spec"]["hosts"]]
+        items.append(
+            {
+                **entry,
+                "metadata": {**entry["metadata"], "name": f"worst-{n}"},
+                "spec": {**entry["spec"], "hosts": names},
+            }
+        )
+    return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
 def authorization_policies(c: Choices) -> Plain:
     field = c.pick("field", ("principals", "namespaces", "ipBlocks", "notPrincipals", "requestPrincipals"))
     value = c.pick("value", ("a{}", "*a{}", "a{}*", "10.0.0.{}/8", "spiffe://a/{}", "::{}"))
@@ -306,6 +321,7 @@ CONFIGURATION: dict[str, Callable[[Choices], Plain]] = {
     "VirtualService lists": virtual_service_lists,
     "DestinationRule subsets": destination_rules,
     "ServiceEntry products": service_entries,
+    "several ServiceEntries": several_service_entries,
     "AuthorizationPolicy products": authorization_policies,
     "JWT rules": request_authentications,
     "EnvoyFilter values": envoy_filters,

@@ -7,7 +7,7 @@ serialized virtual hosts. After an edit to one VirtualService, only its own rout
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from envoy.config.route.v3 import route_components_pb2
@@ -28,7 +28,7 @@ from pilot.envoy.route.route_configuration import build_route_configuration, vir
 from pilot.envoy.route.sticky_session import StickySession, build_sticky_session
 from pilot.envoy.route.virtual_service_routes import has_routes
 from pilot.mesh.gateways.gateways import merged_gateway, server
-from pilot.mesh.gateways.servers import GatewayRouteKey, MergedGateway, ServerKey
+from pilot.mesh.gateways.servers import GatewayRouteKey, GatewaySelectionKey, ServerKey
 from pilot.mesh.proxies.router import GatewayRoutesFacet, bound_services
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.virtual_services import virtual_service
@@ -53,10 +53,14 @@ def _route_keys(db: Mesh, routing: GatewayRoutesFacet) -> tuple[GatewayRouteKey,
 
 
 @derived
+def _servers_by_route(db: Mesh, selected: GatewaySelectionKey) -> Mapping[GatewayRouteKey, tuple[ServerKey, ...]]:
+    return dict(merged_gateway(db, selected).routes)
+
+
+@derived
 def _servers(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> tuple[ServerHosts, ...]:
     """Return the servers that share a route configuration."""
-    merged: MergedGateway = merged_gateway(db, routing.selected)
-    keys = next((keys for other, keys in merged.routes if other == key), ())
+    keys = _servers_by_route(db, routing.selected).get(key, ())
     return tuple(s for key in keys if (s := _server_hosts(db, key)) is not None)
 
 

@@ -247,10 +247,15 @@ def _entry_targets(db: Mesh, proxy: Proxy) -> list[AgedTarget]:
     targets = []
     for key, workload in entries_at(db, proxy):
         row = SERVICE_ENTRY.get(db, key)
-        for host in row.spec.hosts if row is not None else ():
+        if row is None:
+            continue
+        numbers = {port.number: entry_endpoint(workload, port).port for port in row.spec.ports}
+        for host in row.spec.hosts:
             entry_service = service(db, ServiceRef(host, key.namespace))
-            for entry_port in row.spec.ports if row is not None else ():
-                port = entry_service.port(entry_port.number) if entry_service is not None else None
-                if entry_service is not None and port is not None:
-                    targets.append(_aged_target(entry_service, port, entry_endpoint(workload, entry_port).port))
+            if entry_service is None:
+                continue
+            ports = {port.number: port for port in reversed(entry_service.ports)}  # the first with a number
+            targets += [
+                _aged_target(entry_service, ports[port], number) for port, number in numbers.items() if port in ports
+            ]
     return targets

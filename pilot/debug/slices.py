@@ -12,6 +12,11 @@ from typing import TypeVar
 T = TypeVar("T")
 SLICE = 0.004
 """Maximum duration of a slice in seconds. A single slow item may exceed it."""
+PAUSE = 2 * SLICE
+"""Seconds for which a computation pauses after a slice, for each other computation in progress.
+
+Together, they use about half of a core, whatever their number. One that is alone does not pause.
+"""
 
 
 async def collect_all(items: Iterable[T]) -> list[T]:
@@ -30,13 +35,23 @@ async def for_each(items: Iterable[T], act: Callable[[T], object]) -> None:
         act(item)
 
 
+class _Progress:
+    """The number of computations in progress."""
+
+    count = 0
+
+
 async def _in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    end = time.perf_counter() + SLICE
-    for item in items:
-        yield item
-        if time.perf_counter() >= end:
-            await asyncio.sleep(0)
-            end = time.perf_counter() + SLICE
+    _Progress.count += 1
+    try:
+        end = time.perf_counter() + SLICE
+        for item in items:
+            yield item
+            if time.perf_counter() >= end:
+                await asyncio.sleep(PAUSE * (_Progress.count - 1))
+                end = time.perf_counter() + SLICE
+    finally:
+        _Progress.count -= 1
 
 
 LONGEST = 10.0

@@ -12,10 +12,10 @@ from typing import TypeVar
 T = TypeVar("T")
 SLICE = 0.004
 """Maximum duration of a slice in seconds. A single slow item may exceed it."""
-PAUSE = 2 * SLICE
+PAUSE = SLICE
 """Seconds for which a computation pauses after a slice, for each other computation in progress.
 
-Together, they use about half of a core, whatever their number. One that is alone does not pause.
+Other tasks therefore wait for about one slice, whatever the number of computations. One that is alone does not pause.
 """
 
 

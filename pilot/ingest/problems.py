@@ -10,7 +10,7 @@ from pilot.lib.logging.log import scope
 from pilot.lib.text import cut, one_line
 
 _log = scope("config")
-MAX_REPORTED = 20
+MAX_REPORTED = 100
 """Maximum number of new problems of a document that are logged one by one, so that one file does not flood the log."""
 _SHOWN = 2_000
 """Maximum length of a logged problem, in characters."""

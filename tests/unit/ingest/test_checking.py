@@ -74,7 +74,7 @@ def test_problems_above_the_limit_are_summarised_per_object(caplog: pytest.LogCa
     checked.put(*BASE, vs(f"{{hosts: [b.com], http: [{{route: [{routes}]}}]}}", "many"))
     assert len(checked.reported) == MAX_REPORTED
     assert [r.getMessage() for r in caplog.records] == [
-        "5 more new problems in a/many; see /debug/problemz for all of them"
+        "1 more new problems in a/many; see /debug/problemz for all of them"
     ]
 
 

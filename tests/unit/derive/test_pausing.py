@@ -215,18 +215,9 @@ def test_readers_of_many_changed_items_are_marked_in_slices() -> None:
     db = NumberDatabase(1000)
     nodes = [db.watch(label, key) for key in keys(db) if key != "n00013"]
     edits: list[Change] = [(db.numbers, f"n{i:05}", i + 1000) for i in range(1000) if i != 13]
-    steps = db.commit_in_steps(edits)
-    count = 0
-    while True:
-        try:
-            with db.pausing(every(10)):
-                next(steps)
-        except StopIteration as stop:
-            hit = stop.value
-            break
-        count += 1
-    assert set(hit) == set(nodes)
-    assert count >= 290, "100 slices for the rows, the numbers and the marks each"
+    pauses: list[None] = []
+    assert set(commit_in_slices(db, edits, lambda: pauses.append(None))) == set(nodes)
+    assert len(pauses) >= 290, "100 slices for the rows, the numbers and the marks each"
     for node in nodes:
         db.refresh(node)
     assert [node.value for node in nodes] == [f"{(i + 1000) // 10}" for i in range(1000) if i != 13]
@@ -245,17 +236,10 @@ def successor(db: NumberDatabase, factor: int) -> int:
 def test_readers_of_one_changed_value_are_marked_in_slices() -> None:
     db = NumberDatabase(3)
     nodes = [db.watch(successor, factor) for factor in range(5000)]
-    steps, count = db.commit_in_steps([(db.numbers, "n00001", 7)]), 0
-    while True:
-        try:
-            with db.pausing(lambda: True):
-                next(steps)
-        except StopIteration as stop:
-            hit = stop.value
-            break
-        count += 1
-    assert set(hit) == set(nodes)
-    assert count >= 5, "the second level has 5000 readers"
+    pauses: list[None] = []
+    affected = commit_in_slices(db, [(db.numbers, "n00001", 7)], lambda: pauses.append(None), 1)
+    assert set(affected) == set(nodes)
+    assert len(pauses) >= 5, "the second level has 5000 readers"
     for node in nodes:
         db.refresh(node)
     assert [node.value for node in nodes] == [7 * factor + 1 for factor in range(5000)]
@@ -454,12 +438,14 @@ def share(db: NumberDatabase, key: str) -> tuple[int, int]:
     return part, whole
 
 
-def commit_in_slices(db: NumberDatabase, edits: list[Change], between: Callable[[], None]) -> list[Node]:
-    """Commit edits. Call `between` whenever the commit is interrupted."""
+def commit_in_slices(
+    db: NumberDatabase, edits: list[Change], between: Callable[[], None], checks: int = 10
+) -> list[Node]:
+    """Commit edits, and interrupt the commit at every `checks`th check. Call `between` whenever it is interrupted."""
     steps = db.commit_in_steps(edits)
     while True:
         try:
-            with db.pausing(every(10)):
+            with db.pausing(every(checks)):
                 next(steps)
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]

@@ -6,52 +6,72 @@ import asyncio
 import contextlib
 import gc
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
 SLICE = 0.004
 """Maximum duration of a slice in seconds. A single slow item may exceed it."""
-PAUSE = SLICE
-"""Seconds for which a computation pauses after a slice, for each other computation in progress.
+PROBE = 0.001
+"""Seconds for which a computation pauses after a slice to see whether the event loop has other work."""
+IDLE = 0.2
+"""Maximum part of a probe for which an idle event loop computes."""
+PATIENCE = 9
+"""Maximum duration of the pauses after a slice, in multiples of the slice.
 
-Other tasks therefore wait for about one slice, whatever the number of computations. One that is alone does not pause.
+Computations therefore use at most a tenth of a busy event loop together, and most of an idle one.
 """
 
 
 async def collect_all(items: Iterable[T]) -> list[T]:
     """Return all items. Yield to the event loop while they are produced."""
-    return [item async for item in _in_turns(items)]
+    iterator, collected = iter(items), list[T]()
+    while part := await _next_slice(iterator):
+        collected += part
+    return collected
 
 
 async def collect_present(items: Iterable[T | None]) -> list[T]:
     """Return all items that are not None. Yield to the event loop while they are produced."""
-    return [item async for item in _in_turns(items) if item is not None]
+    iterator, collected = iter(items), list[T]()
+    while part := await _next_slice(iterator):
+        collected += [item for item in part if item is not None]
+    return collected
 
 
 async def for_each(items: Iterable[T], act: Callable[[T], object]) -> None:
     """Call `act` with each item. Yield to the event loop between items."""
-    async for item in _in_turns(items):
-        act(item)
+    iterator = map(act, items)
+    while await _next_slice(iterator):
+        pass
 
 
-class _Progress:
-    """The number of computations in progress."""
-
-    count = 0
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+"""The lock that the slices of an event loop hold, and the pauses after them."""
 
 
-async def _in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    _Progress.count += 1
-    try:
-        end = time.perf_counter() + SLICE
-        for item in items:
-            yield item
-            if time.perf_counter() >= end:
-                await asyncio.sleep(PAUSE * (_Progress.count - 1))
-                end = time.perf_counter() + SLICE
-    finally:
-        _Progress.count -= 1
+async def _next_slice(iterator: Iterator[T]) -> list[T]:
+    """Return the next items, or none at the end. Concurrent computations take turns."""
+    async with _turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+        started, part = time.perf_counter(), list[T]()
+        for item in iterator:
+            part.append(item)
+            if time.perf_counter() - started >= SLICE:
+                await _wait_until_idle(PATIENCE * (time.perf_counter() - started))
+                break
+        return part
+
+
+async def _wait_until_idle(patience: float) -> None:
+    """Wait until the event loop has little other work, for at most `patience` seconds."""
+    now, deadline = time.perf_counter(), time.perf_counter() + patience
+    while now < deadline:
+        before, computed = now, time.thread_time()
+        await asyncio.sleep(PROBE)
+        now = time.perf_counter()
+        if time.thread_time() - computed < IDLE * (now - before):
+            return
 
 
 LONGEST = 10.0

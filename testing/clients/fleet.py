@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Mapping
+import functools
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import grpc
@@ -49,27 +50,30 @@ def envoy_node(proxy: Proxy) -> base_pb2.Node:
     return node
 
 
-def endpoint_names(clusters: Iterable[bytes]) -> set[str]:
-    """Return the names under which clusters request their endpoints."""
-    names = set()
-    for data in clusters:
-        cluster = cluster_pb2.Cluster.FromString(data)
-        if cluster.type == cluster_pb2.Cluster.EDS:
-            names.add(cluster.eds_cluster_config.service_name or cluster.name)
-    return names
+@functools.lru_cache(100_000)
+def endpoint_names(cluster: bytes) -> frozenset[str]:
+    """Return the name under which a cluster requests its endpoints, if it does."""
+    message = cluster_pb2.Cluster.FromString(cluster)
+    if message.type != cluster_pb2.Cluster.EDS:
+        return frozenset()
+    return frozenset((message.eds_cluster_config.service_name or message.name,))
 
 
-def route_names(listeners: Iterable[bytes]) -> set[str]:
-    """Return the route configurations that listeners refer to."""
+@functools.lru_cache(10_000)
+def route_names(listener: bytes) -> frozenset[str]:
+    """Return the route configurations that a listener refers to."""
     names = set()
-    for data in listeners:
-        listener = listener_pb2.Listener.FromString(data)
-        for chain in (*listener.filter_chains, listener.default_filter_chain):
-            for network_filter in chain.filters:
-                if network_filter.typed_config.Is(hcm_pb2.HttpConnectionManager.DESCRIPTOR):
-                    manager = hcm_pb2.HttpConnectionManager.FromString(network_filter.typed_config.value)
-                    names.add(manager.rds.route_config_name)
-    return names - {""}
+    message = listener_pb2.Listener.FromString(listener)
+    for chain in (*message.filter_chains, message.default_filter_chain):
+        for network_filter in chain.filters:
+            if network_filter.typed_config.Is(hcm_pb2.HttpConnectionManager.DESCRIPTOR):
+                manager = hcm_pb2.HttpConnectionManager.FromString(network_filter.typed_config.value)
+                names.add(manager.rds.route_config_name)
+    return frozenset(names - {""})
+
+
+REFERENCES = {CDS: (EDS, endpoint_names), LDS: (RDS, route_names)}
+"""The type that resources of a type refer to, and the function that returns the names, by type URL."""
 
 
 class ProxyClient:
@@ -85,6 +89,7 @@ class ProxyClient:
         self.responses = self.size = 0
         self._subscriptions: dict[str, frozenset[str]] = {}
         self._nonces: dict[str, str] = {}
+        self._references: dict[str, dict[str, frozenset[str]]] = {url: {} for url in REFERENCES}
         self._channel = open_channel(address)
         method = "DeltaAggregatedResources" if delta else "StreamAggregatedResources"
         self._call = self._channel.stream_stream(f"/{SERVICE}/{method}")()
@@ -145,10 +150,22 @@ class ProxyClient:
         names = self._subscriptions[url]
         resources.update((name, data) for name, data in received.items() if url in WILDCARD or name in names)
         await self._acknowledge(url)
-        if url == CDS:
-            await self._subscribe(EDS, frozenset(endpoint_names(resources.values())))
-        elif url == LDS:
-            await self._subscribe(RDS, frozenset(route_names(resources.values())))
+        if url in REFERENCES:
+            await self._follow_references(url, received)
+
+    async def _follow_references(self, url: str, received: Mapping[str, bytes]) -> None:
+        """Subscribe to the resources that clusters or listeners refer to. Only the received ones are read."""
+        references, current = self._references[url], self.resources[url]
+        referenced, names_of = REFERENCES[url]
+        changed = False
+        for name in references.keys() - current.keys():
+            changed |= bool(references.pop(name))
+        for name, data in received.items():
+            names = names_of(data)
+            changed |= references.get(name, frozenset()) != names
+            references[name] = names
+        if changed:
+            await self._subscribe(referenced, frozenset().union(*references.values()))
 
     async def _acknowledge(self, url: str) -> None:
         if self.delta:

@@ -65,15 +65,17 @@ class _Batch:
     first, last: The numbers of these responses. `last` is `_OPEN` while more responses belong to the batch.
     refusals: The reasons of refusals, by type.
     is_partial: Whether the batch includes older events that are not in `events`.
+    awaited: The type and number of a response that the batch caused, and that had no answer at the last check.
     """
 
-    __slots__ = ("events", "first", "is_partial", "last", "refusals")
+    __slots__ = ("awaited", "events", "first", "is_partial", "last", "refusals")
 
     def __init__(self, event: int, first: int) -> None:
         self.events = [event]
         self.first, self.last = first, _OPEN
         self.refusals: dict[str, str] = {}
         self.is_partial = False
+        self.awaited = ("", 0)
 
     def add(self, event: int) -> None:
         if len(self.events) == MAX_EVENTS:
@@ -250,10 +252,16 @@ class Deliveries:
 
     def _is_in_flight(self, batch: _Batch) -> bool:
         """Return whether a response that the batch caused has no answer."""
+        type_url, number = batch.awaited
+        if (sent := self._sent.get(type_url)) and sent[0].number <= number:  # proxies respond in order
+            return True
         first, last = batch.first, batch.last
-        for sent in self._sent.values():
-            if sent and sent[0].lowest <= last and any(one.is_within(first, last) for one in sent):
-                return True
+        for type_url, sent in self._sent.items():
+            if sent and sent[0].lowest <= last:
+                for response in sent:
+                    if response.is_within(first, last):
+                        batch.awaited = type_url, response.number
+                        return True
         return False
 
     def _refuse(self, batch: _Batch) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import itertools
 import time
+from collections.abc import Iterator
 
 import pytest
 
-from pilot.debug.slices import PAUSE, SLICE, collect_all, without_collections
+from pilot.debug.slices import PATIENCE, PROBE, SLICE, collect_all, collect_present, without_collections
 
 
 def test_collection_pauses_during_large_responses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,23 +47,69 @@ def test_large_responses_do_not_resume_a_collection_that_others_suspended() -> N
         gc.enable()
 
 
-def test_computations_pause_for_each_other_after_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
-    pauses: list[float] = []
-    sleep, clock = asyncio.sleep, itertools.count(0, SLICE)
+ITEM = 1.01 * SLICE
+"""Seconds that an item takes: more than a slice, also after rounding."""
 
-    async def record(seconds: float) -> None:
-        pauses.append(seconds)
-        await sleep(0)
 
-    monkeypatch.setattr(asyncio, "sleep", record)
-    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
+class Loop:
+    """A clock, and an event loop that uses a part of the time during pauses."""
 
-    async def compute(*counts: int) -> list[list[int]]:
-        return await asyncio.gather(*(collect_all(range(count)) for count in counts))
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, busy: float) -> None:
+        self.now, self.computed, self.busy, self.pauses = 0.0, 0.0, busy, list[float]()
+        self._sleep = asyncio.sleep
+        monkeypatch.setattr(asyncio, "sleep", self._pause)
+        monkeypatch.setattr(time, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(time, "thread_time", lambda: self.computed)
 
-    assert asyncio.run(compute(3)) == [[0, 1, 2]]
-    assert pauses == [0, 0, 0]
-    pauses.clear()
-    asyncio.run(compute(4, 4, 9))
-    assert pauses[-1] == 0, "the others have ended"
-    assert max(pauses) == 2 * PAUSE
+    async def _pause(self, seconds: float) -> None:
+        self.now += seconds
+        self.computed += seconds * self.busy
+        self.pauses.append(seconds)
+        await self._sleep(0)
+
+    def compute(self, *counts: int) -> list[str]:
+        """Run concurrent computations whose items take more than a slice each. Return the items in the order of their end."""
+        done = list[str]()
+
+        def items(number: int, count: int) -> Iterator[None]:
+            for item in range(count):
+                self.now += ITEM
+                done.append(f"{number}.{item}")
+                yield None
+
+        async def run() -> None:
+            await asyncio.gather(*(collect_all(items(number, count)) for number, count in enumerate(counts)))
+
+        asyncio.run(run())
+        return done
+
+
+def test_computations_use_an_idle_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = Loop(monkeypatch, busy=0.1)
+    loop.compute(3)
+    assert loop.pauses == [PROBE] * 3
+
+
+def test_computations_use_a_small_part_of_a_busy_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = Loop(monkeypatch, busy=0.9)
+    loop.compute(5)
+    assert 5 * ITEM / loop.now == pytest.approx(1 / (1 + PATIENCE), rel=0.1)
+
+
+def test_concurrent_computations_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = Loop(monkeypatch, busy=0.9)
+    assert loop.compute(2, 2, 3) == ["0.0", "1.0", "2.0", "0.1", "1.1", "2.1", "2.2"]
+    assert 7 * ITEM / loop.now == pytest.approx(1 / (1 + PATIENCE), rel=0.1)
+
+
+def test_failed_computations_pass_their_turn_on() -> None:
+    async def run() -> list[int]:
+        with pytest.raises(ZeroDivisionError):
+            await collect_all(1 // n for n in (1, 0))
+        return await collect_all([1, 2])
+
+    assert asyncio.run(run()) == [1, 2]
+
+
+async def test_items_that_are_absent_are_left_out() -> None:
+    assert await collect_present(iter([1, None, 2, None])) == [1, 2]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, ROUTE
 from pilot.xds.push.deliveries import (
     MAX_EVENTS,
@@ -255,3 +257,33 @@ def test_response_with_a_forgotten_nonce_is_answered_with_the_next_known_one() -
     assert (deliveries.take_answered(), deliveries.is_unanswered(1)) == ([], True)
     deliveries.on_response(ROUTE, "0")
     assert deliveries.take_answered() == [Answered((1,), "acknowledged")]
+
+
+def test_changes_are_answered_with_the_last_of_their_responses_in_any_order(seed: int) -> None:
+    rng = random.Random(seed)
+    deliveries, types = Deliveries(), (CLUSTER, ENDPOINT, ROUTE)
+    unanswered: dict[str, list[str]] = {type_url: [] for type_url in types}
+    awaited: dict[int, set[str]] = {}
+    for event in range(1, 1000):
+        deliveries.add(event)
+        nonces = [f"{event}/{number}" for number in range(rng.randrange(4))]
+        responses = [(rng.choice(types), nonce) for nonce in nonces]
+        process(deliveries, *responses)
+        awaited[event] = set(nonces)
+        for type_url, nonce in responses:
+            unanswered[type_url].append(nonce)
+        for type_url in rng.sample(types, 2):
+            waiting = unanswered[type_url]
+            known = waiting[-MAX_RESPONSES:]
+            if known and rng.random() < 0.02:
+                nonce = rng.choice(known)
+                deliveries.on_response(type_url, nonce)
+                answered = waiting[: waiting.index(nonce) + 1]
+                del waiting[: len(answered)]
+                for numbers in awaited.values():
+                    numbers.difference_update(answered)
+        done = {event for event, numbers in awaited.items() if not numbers}
+        assert {event for batch in deliveries.take_answered() for event in batch.events} == done
+        for event in done:
+            del awaited[event]
+    assert awaited

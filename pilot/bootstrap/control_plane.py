@@ -68,6 +68,7 @@ from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
 from pilot.kube.api_client import ApiClient
 from pilot.lib.build_info import build_info
+from pilot.lib.event_loop import EventLoop
 from pilot.lib.logging.log import scope, watch_drops
 from pilot.lib.metrics.metrics import CHANGES, PUSHES, Metrics
 from pilot.lib.xds_types import SECRET
@@ -115,7 +116,7 @@ _log = scope("default")
 def run(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT. Raise StartError or FlagError if startup fails."""
     sys.setswitchinterval(SWITCH_SECONDS)
-    uvloop.run(_run_until_signal(settings))
+    uvloop.run(_run_until_signal(settings), loop_factory=EventLoop)
 
 
 async def _run_until_signal(settings: Settings) -> None:

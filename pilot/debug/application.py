@@ -18,6 +18,7 @@ from pilot.debug.page import TEXT, Answer, Page, Refused, answer
 from pilot.debug.page_routes import sections
 from pilot.debug.pages.index import render_index
 from pilot.debug.pages.profiles import UNKNOWN
+from pilot.debug.reuse import Reuse
 from pilot.debug.shared_exposition import SharedExposition
 from pilot.debug.sources import Sources
 from pilot.lib.build_info import VERSION_HEADER
@@ -192,12 +193,23 @@ async def _identities(sources: Sources, request: web.Request) -> Sequence[str]:
 
 
 def _index(sources: Sources, dashboard: Dashboard) -> Handler:
+    public_html = render_index(sections(sources.settings))
+    shared_html, reuse, rendering = "", Reuse(), asyncio.Lock()
+
+    async def render() -> str:
+        nonlocal shared_html
+        async with rendering:
+            if reuse.must_compute():
+                shared_html = render_index(sections(sources.settings), sources, (await dashboard.findings())[0])
+                reuse.end()
+            return shared_html
+
     async def handle(request: web.Request) -> web.Response:
         if is_loopback(request):
             async with sources.slots.hold(None):
-                page_html = render_index(sections(sources.settings), sources, (await dashboard.findings())[0])
+                page_html = await render()
         else:
-            page_html = render_index(sections(sources.settings))
+            page_html = public_html
         return web.Response(text=page_html, content_type="text/html")
 
     return handle

@@ -11,8 +11,10 @@ import time
 from multiprocessing.connection import Connection
 from typing import Any
 
+import uvloop
 from envoy.config.endpoint.v3 import endpoint_pb2
 
+from pilot.lib.event_loop import EventLoop
 from pilot.mesh.model.proxy import Proxy
 from testing.clients.fleet import EDS, ProxyClient
 from testing.hostile.objects import network
@@ -48,7 +50,7 @@ def percentile(times: list[float], part: float) -> float:
 
 
 def _run(pipe: Connection, address: str, folder: pathlib.Path, proxies: int) -> None:
-    asyncio.run(_Proxies(pipe, address, folder, proxies).run())
+    uvloop.run(_Proxies(pipe, address, folder, proxies).run(), loop_factory=EventLoop)
 
 
 class _HonestProxy(ProxyClient):

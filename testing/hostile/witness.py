@@ -13,7 +13,9 @@ from multiprocessing.connection import Connection
 from typing import NamedTuple
 
 import aiohttp
+import uvloop
 
+from pilot.lib.event_loop import EventLoop
 from testing.clients.fleet import CDS, Fleet
 from testing.hostile.callers import UNVERIFIED
 from testing.hostile.objects import make_object
@@ -53,7 +55,7 @@ class Witness:
 
 
 def run(pipe: Connection, ports: dict[str, int], folder: pathlib.Path) -> None:
-    asyncio.run(_Callers(pipe, ports, folder).run())
+    uvloop.run(_Callers(pipe, ports, folder).run(), loop_factory=EventLoop)
 
 
 class _Callers:

@@ -34,6 +34,7 @@ from pilot.debug.dashboard.mesh import (
 from pilot.debug.dashboard.traffic import Traffic
 from pilot.debug.finding_parts import MeshFinding
 from pilot.debug.history import resident_memory
+from pilot.debug.reuse import Reuse
 from pilot.debug.slices import collect_all, collect_present
 from pilot.debug.sources import Sources
 from pilot.lib.logging.log import scope
@@ -66,6 +67,7 @@ class EventStream:
         self._sources = sources
         self._pages: set[asyncio.Queue[bytes]] = set()
         self._refreshing = asyncio.Lock()
+        self._reuse = Reuse()
         self._ticking: asyncio.Task[None] | None = None
         self.graph = CachedGraph(sources.db)
         self.traffic = Traffic(sources.settings.prometheus)
@@ -118,8 +120,7 @@ class EventStream:
     async def context(self) -> MeshContext:
         """Return the problems and proxies of the graph."""
         async with self._refreshing:
-            if not self._pages:
-                await self._poll()
+            await self._poll_for_request()
             problems = await collect_all((problem, problem_hosts(self._sources, problem)) for problem in self._problems)
             counts = {name: of["proxies"] for name, of in self._shown["fleet"]["namespaces"].items()}
             return MeshContext(problems, self._unhealthy, counts)
@@ -127,8 +128,7 @@ class EventStream:
     async def findings(self) -> list[MeshFinding]:
         """Return what is wrong with the mesh, the worst first."""
         async with self._refreshing:
-            if not self._pages:
-                await self._poll()
+            await self._poll_for_request()
             return await self._find(await list_certificates(self._sources))
 
     async def _find(self, certificates: list[dict[str, Any]]) -> list[MeshFinding]:
@@ -203,6 +203,12 @@ class EventStream:
             "memory": resident_memory(),
             "stall": _plain_stall(self._sources.worst_stall()),
         }
+
+    async def _poll_for_request(self) -> None:
+        """Update the parts, unless a page is open or a request has just updated them."""
+        if not self._pages and self._reuse.must_compute():
+            await self._poll()
+            self._reuse.end()
 
     async def _poll(self) -> None:
         """Update the parts that are sent when they differ from the last ones."""

@@ -151,7 +151,7 @@ async def _send(options: argparse.Namespace) -> int:
         plane = Plane(pathlib.Path(work), options.source)
         fleet: HonestFleet | None = None
         try:
-            alone: list[float] = []
+            alone, attacked = list[float](), list[float]()
             if options.fleet:
                 fleet = HonestFleet(plane.xds, plane.config, options.fleet)
                 await asyncio.sleep(options.alone / 10)  # the first pushes
@@ -160,6 +160,8 @@ async def _send(options: argparse.Namespace) -> int:
                 alone = fleet.take()
             plane.calibrate()
             print(HEADER, flush=True)
+            if fleet is not None:
+                fleet.take()
             for name, entrance, inputs in selected(options):
                 logged, memory = len(plane.errors()), usage(plane.pid).memory
                 for size, make_attack in inputs:
@@ -173,8 +175,12 @@ async def _send(options: argparse.Namespace) -> int:
                 if errors or held > options.growth:
                     failed = True
                     print(f"{name:26} {entrance:10} held {held:.0f} MB, {len(errors)} errors in the log", flush=True)
+                if fleet is not None:
+                    times = fleet.take()
+                    attacked += times
+                    print(f"{name:26} {entrance:10} {delivery(times)}", flush=True)
             if fleet is not None:
-                failed = print_delivery(alone, fleet.take()) or failed
+                failed = print_delivery(alone, attacked) or failed
         finally:
             if fleet is not None:
                 fleet.stop()
@@ -245,12 +251,16 @@ def attack_with(entrance: str, value: Any) -> Callable[[Plane], Attack]:
     return lambda plane: plane.attack(entrance, value)
 
 
+def delivery(times: list[float]) -> str:
+    """Return the number, median and 99th percentile of sorted delivery times."""
+    return f"delivery: {len(times)}, median {percentile(times, 0.5):.3f} s, p99 {percentile(times, 0.99):.3f} s"
+
+
 def print_delivery(alone: list[float], attacked: list[float]) -> bool:
     """Print the delivery times without and with hostile inputs. Return whether the 99th percentile rises too much."""
-    for name, times in (("alone", alone), ("with hostile inputs", attacked)):
-        print(
-            f"delivery {name}: {len(times)}, median {percentile(times, 0.5):.3f} s, p99 {percentile(times, 0.99):.3f} s"
-        )
+    attacked.sort()
+    print(f"alone {delivery(alone)}")
+    print(f"with hostile inputs {delivery(attacked)}")
     rise = percentile(attacked, 0.99) / percentile(alone, 0.99) - 1
     print(f"p99 rises by {rise:.0%}")
     return rise > LARGEST_RISE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
 import grpc
@@ -151,21 +151,22 @@ class ProxyClient:
         resources.update((name, data) for name, data in received.items() if url in WILDCARD or name in names)
         await self._acknowledge(url)
         if url in REFERENCES:
-            await self._follow_references(url, received)
+            names_of = REFERENCES[url][1]
+            removed = self._references[url].keys() - resources.keys()
+            await self._follow_references(url, {name: names_of(data) for name, data in received.items()}, removed)
 
-    async def _follow_references(self, url: str, received: Mapping[str, bytes]) -> None:
-        """Subscribe to the resources that clusters or listeners refer to. Only the received ones are read."""
-        references, current = self._references[url], self.resources[url]
-        referenced, names_of = REFERENCES[url]
-        changed = False
-        for name in references.keys() - current.keys():
-            changed |= bool(references.pop(name))
-        for name, data in received.items():
-            names = names_of(data)
+    async def _follow_references(
+        self, url: str, received: Mapping[str, frozenset[str]], removed: Iterable[str]
+    ) -> None:
+        """Subscribe to the resources that clusters or listeners refer to. `received` are the names by resource."""
+        references, changed = self._references[url], False
+        for name in removed:
+            changed |= bool(references.pop(name, None))
+        for name, names in received.items():
             changed |= references.get(name, frozenset()) != names
             references[name] = names
         if changed:
-            await self._subscribe(referenced, frozenset().union(*references.values()))
+            await self._subscribe(REFERENCES[url][0], frozenset().union(*references.values()))
 
     async def _acknowledge(self, url: str) -> None:
         if self.delta:

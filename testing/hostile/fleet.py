@@ -16,7 +16,7 @@ from envoy.config.endpoint.v3 import endpoint_pb2
 
 from pilot.lib.event_loop import EventLoop
 from pilot.mesh.model.proxy import Proxy
-from testing.clients.fleet import EDS, ProxyClient
+from testing.clients.fleet import EDS, REFERENCES, ProxyClient
 from testing.hostile.objects import network
 from testing.mesh.world import proxy
 
@@ -53,20 +53,40 @@ def _run(pipe: Connection, address: str, folder: pathlib.Path, proxies: int) -> 
     uvloop.run(_Proxies(pipe, address, folder, proxies).run(), loop_factory=EventLoop)
 
 
-class _HonestProxy(ProxyClient):
-    """A proxy that records when the endpoints of its namespace's services arrive."""
+_References = dict[tuple[str, str, str], frozenset[str]]
+"""The names that clusters and listeners refer to, by type URL, name and version. Proxies share them."""
 
-    def __init__(self, address: str, node: Proxy, sent: dict[str, list[float]], times: list[float]) -> None:
-        self._sent, self._times = sent, times
+
+class _HonestProxy(ProxyClient):
+    """A proxy that records when the endpoints of its namespace's services arrive.
+
+    It keeps no resources, because the proxies share a process that must not be slower than the control plane.
+    """
+
+    def __init__(
+        self, address: str, node: Proxy, sent: dict[str, list[float]], times: list[float], known: _References
+    ) -> None:
+        self._sent, self._times, self._known = sent, times, known
         self._received: dict[str, int] = {}
         super().__init__(address, node, delta=True)
 
     async def _apply(self, response: Any) -> None:
-        now = time.monotonic()
-        if response.type_url == EDS:
+        now, url = time.monotonic(), response.type_url
+        self._nonces[url] = response.nonce
+        if url == EDS:
             for resource in response.resources:
                 self._record(resource, now)
-        await super()._apply(response)
+        await self._acknowledge(url)
+        if url in REFERENCES:
+            received = {resource.name: self._references_of(url, resource) for resource in response.resources}
+            await self._follow_references(url, received, response.removed_resources)
+
+    def _references_of(self, url: str, resource: Any) -> frozenset[str]:
+        key = url, resource.name, resource.version
+        names = self._known.get(key)
+        if names is None:
+            names = self._known[key] = REFERENCES[url][1](resource.resource.value)
+        return names
 
     def _record(self, resource: Any, now: float) -> None:
         host = resource.name.rpartition("|")[2]
@@ -90,6 +110,7 @@ class _Proxies:
         self._hosts = [(f"s{s}.f{n}.example.org", f"f{n}") for s in range(SERVICES) for n in range(NAMESPACES)]
         self._sent: dict[str, list[float]] = {host: [] for host, _ in self._hosts}
         self._times: list[float] = []
+        self._known: _References = {}
 
     async def run(self) -> None:
         for host, namespace in self._hosts:
@@ -98,7 +119,7 @@ class _Proxies:
         clients = []
         for number in range(self._count):
             node = proxy("sidecar", f"p{number}", f"f{number % NAMESPACES}", f"10.7.{number >> 8}.{number & 255}")
-            clients.append(_HonestProxy(self._address, node, self._sent, self._times))
+            clients.append(_HonestProxy(self._address, node, self._sent, self._times, self._known))
             await asyncio.sleep(0.005)
         while not all(len(client._received) == SERVICES for client in clients):
             await asyncio.sleep(0.1)

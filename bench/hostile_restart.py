@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Measure how much hostile objects that are stored in the cluster delay a restart.
 
-    python bench/hostile_restart.py [--objects 24000] [--services 2000] [--repeats 3]
+    python bench/hostile_restart.py [--objects 24000] [--services 2000] [--repeats 3] [--binaries FOLDER]
 
-The API server of the tests runs in this process, the control plane in a separate one. The control plane starts with
-ordinary services, and then with the same services and with hostile objects in one namespace. The output has the seconds
+The API server of the tests runs in this process, the control plane in a separate one. With --binaries, a real API
+server runs instead, from the kube-apiserver and etcd in a folder. The control plane starts with ordinary services, and then with the same services and with hostile objects in one namespace. The output has the seconds
 and CPU seconds until it is ready, the seconds until every hostile object is a problem, and the peak memory. The exit
 status is 1 if it is ready more than 10 % later, or if a hostile object is no problem with a path.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import pathlib
 import sys
@@ -20,18 +21,22 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from bench.kube_start import Process
+from bench.shadow import write_definitions
 from testing.kube.kube_access import server_with_crds, write_kubeconfig
+from testing.kube.real_mesh import RealMesh
+from testing.kube.real_server import RealApiServer
 
-NAMESPACE, MOST_DELAY = "hostile", 1.1
+NAMESPACE, NAMESPACES, MOST_DELAY = "hostile", 20, 1.1
 MOST_SECONDS = 600
 Plain = dict[str, Any]
+Write = Callable[[Iterable[Plain]], Awaitable[None]]
 
 
 def make(group: str, kind: str, namespace: str, name: str, spec: Any) -> Plain:
@@ -41,7 +46,7 @@ def make(group: str, kind: str, namespace: str, name: str, spec: Any) -> Plain:
 
 def honest_objects(services: int) -> Iterator[Plain]:
     for n in range(services):
-        host, namespace = f"s{n}.example.com", f"ns-{n % 20}"
+        host, namespace = f"s{n}.example.com", f"ns-{n % NAMESPACES}"
         ports = [{"number": 80, "name": "http", "protocol": "HTTP"}]
         entry = {"hosts": [host], "ports": ports, "resolution": "STATIC", "endpoints": [{"address": "192.0.2.1"}]}
         yield make("networking", "ServiceEntry", namespace, f"s{n}", entry)
@@ -135,16 +140,39 @@ async def start(kubeconfig: pathlib.Path, hostile: int) -> Start:
         await process.stop()
 
 
+@contextlib.asynccontextmanager
+async def api_server(binaries: pathlib.Path | None, folder: pathlib.Path) -> AsyncIterator[tuple[pathlib.Path, Write]]:
+    """Yield the kubeconfig of a running API server, and a function that stores objects in it."""
+    if binaries is None:
+        async with server_with_crds() as server:
+
+            async def put(plains: Iterable[Plain]) -> None:
+                for plain in plains:
+                    server.put(plain)
+
+            yield write_kubeconfig(server, folder / "config"), put
+        return
+    real_server = RealApiServer(binaries, folder)
+    try:
+        await asyncio.to_thread(real_server.wait_ready)
+        await write_definitions(real_server, [])
+        kubeconfig = real_server.kubeconfig()
+        mesh = RealMesh(str(kubeconfig))
+        names = (NAMESPACE, *(f"ns-{n}" for n in range(NAMESPACES)))
+        await mesh.write({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in names)
+        yield kubeconfig, mesh.write
+        await mesh.close()
+    finally:
+        real_server.stop()
+
+
 async def run(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as folder:
-        async with server_with_crds() as server:
-            kubeconfig = write_kubeconfig(server, pathlib.Path(folder) / "config")
-            for plain in honest_objects(options.services):
-                server.put(plain)
+        async with api_server(options.binaries, pathlib.Path(folder)) as (kubeconfig, write):
+            await write(honest_objects(options.services))
             without = min([await start(kubeconfig, 0) for _ in range(options.repeats)])
             print(f"without hostile objects: {without}", flush=True)
-            for plain in hostile_objects(options.objects):
-                server.put(plain)
+            await write(hostile_objects(options.objects))
             after = min([await start(kubeconfig, options.objects) for _ in range(options.repeats)])
             print(f"with {options.objects} hostile objects: {after}")
     return int(after.ready > without.ready * MOST_DELAY or after.reported == float("inf"))
@@ -155,6 +183,7 @@ def main() -> int:
     parser.add_argument("--objects", type=int, default=24_000, help="hostile objects")
     parser.add_argument("--services", type=int, default=2000, help="ordinary services, with a VirtualService each")
     parser.add_argument("--repeats", type=int, default=3, help="starts of each kind; the fastest counts")
+    parser.add_argument("--binaries", type=pathlib.Path, help="folder with kube-apiserver and etcd")
     return asyncio.run(run(parser.parse_args()))
 
 

@@ -1,4 +1,4 @@
-"""How long a result is shared by requests that arrive at almost the same time."""
+"""Reuse of results by requests that arrive at almost the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The event loop of the control plane process. It receives any number of gRPC events in one iteration."""
+"""The event loop of the control plane process. It receives several gRPC events in one iteration."""
 
 from __future__ import annotations
 
@@ -16,14 +16,18 @@ Ts = TypeVarTuple("Ts")
 _GRPC_QUEUE = "PollerCompletionQueue"
 """The class in grpcio whose method handles events. It is not public. Without it, the loop works as uvloop's."""
 
+MAX_EVENTS = 16
+"""Number of events for which bytes are read in an iteration. With more, iterations of a busy event loop become longer,
+and the last proxies of a push are served later."""
+
 
 class EventLoop(uvloop.Loop):
     """uvloop's event loop, with faster wake-ups by gRPC.
 
     A thread of grpcio writes one byte to a socket for each event, and blocks when the buffer of the socket is full,
     after 278 bytes on Linux. grpcio reads one byte in each iteration of the event loop, although it handles all events
-    that have occurred. When iterations are long, all streams together would therefore receive one message in each. This
-    loop reads the bytes of all events that have occurred.
+    that have occurred. When iterations are long, all streams together would therefore receive one message in each, and
+    an overload would last long after its cause. This loop reads the bytes of several events.
 
     See https://github.com/grpc/grpc/blob/master/src/python/grpcio/grpc/_cython/_cygrpc/aio/completion_queue.pyx.pxi
     """
@@ -42,11 +46,11 @@ def _handles_grpc_events(callback: Callable[..., Any]) -> bool:
 
 
 def _handle_events(wakeups: socket.socket, handle: Callable[..., Any], *args: Any) -> None:
-    """Read the bytes of all events except one, which grpcio reads before it handles the events.
+    """Read the bytes of several events except one, which grpcio reads before it handles the events.
 
     A byte is written after its event can be handled, so no event is left without a byte.
     """
     (count,) = struct.unpack("i", fcntl.ioctl(wakeups, termios.FIONREAD, bytes(4)))
     if count > 1:
-        wakeups.recv(count - 1)
+        wakeups.recv(min(count, MAX_EVENTS) - 1)
     handle(*args)

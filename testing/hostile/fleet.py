@@ -64,9 +64,9 @@ class _HonestProxy(ProxyClient):
     """
 
     def __init__(
-        self, address: str, node: Proxy, sent: dict[str, list[float]], times: list[float], known: _References
+        self, address: str, node: Proxy, sent: dict[str, list[float]], times: list[float], references: _References
     ) -> None:
-        self._sent, self._times, self._known = sent, times, known
+        self._sent, self._times, self._references_by_version = sent, times, references
         self._received: dict[str, int] = {}
         super().__init__(address, node, delta=True)
 
@@ -83,9 +83,9 @@ class _HonestProxy(ProxyClient):
 
     def _references_of(self, url: str, resource: Any) -> frozenset[str]:
         key = url, resource.name, resource.version
-        names = self._known.get(key)
+        names = self._references_by_version.get(key)
         if names is None:
-            names = self._known[key] = REFERENCES[url][1](resource.resource.value)
+            names = self._references_by_version[key] = REFERENCES[url][1](resource.resource.value)
         return names
 
     def _record(self, resource: Any, now: float) -> None:
@@ -110,7 +110,7 @@ class _Proxies:
         self._hosts = [(f"s{s}.f{n}.example.org", f"f{n}") for s in range(SERVICES) for n in range(NAMESPACES)]
         self._sent: dict[str, list[float]] = {host: [] for host, _ in self._hosts}
         self._times: list[float] = []
-        self._known: _References = {}
+        self._references_by_version: _References = {}
 
     async def run(self) -> None:
         for host, namespace in self._hosts:
@@ -119,7 +119,7 @@ class _Proxies:
         clients = []
         for number in range(self._count):
             node = proxy("sidecar", f"p{number}", f"f{number % NAMESPACES}", f"10.7.{number >> 8}.{number & 255}")
-            clients.append(_HonestProxy(self._address, node, self._sent, self._times, self._known))
+            clients.append(_HonestProxy(self._address, node, self._sent, self._times, self._references_by_version))
             await asyncio.sleep(0.005)
         while not all(len(client._received) == SERVICES for client in clients):
             await asyncio.sleep(0.1)

@@ -47,7 +47,7 @@ async def count_iterations() -> int:
     return iterations
 
 
-def test_many_grpc_events_are_handled_in_one_iteration() -> None:
+def test_several_grpc_events_are_handled_in_one_iteration() -> None:
     assert uvloop.run(count_iterations(), loop_factory=EventLoop) < STREAMS / 4
 
 

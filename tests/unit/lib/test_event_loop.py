@@ -12,6 +12,7 @@ import uvloop
 from grpc import aio
 
 from pilot.lib.event_loop import EventLoop
+from testing.clients.ads import EOF, open_channel
 
 STREAMS = 600
 """More streams than the socket buffer of grpcio holds bytes."""
@@ -23,7 +24,7 @@ async def count_iterations() -> int:
 
     async def receive(_: Any, context: Any) -> None:
         nonlocal received
-        while await context.read() is not aio.EOF:
+        while await context.read() is not EOF:
             received += 1
 
     server = aio.server()
@@ -31,7 +32,7 @@ async def count_iterations() -> int:
     server.add_generic_rpc_handlers((handler,))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+    async with open_channel(f"127.0.0.1:{port}") as channel:
         calls = [channel.stream_stream("/test/send")() for _ in range(STREAMS)]
         await asyncio.gather(*(call.write(b"first") for call in calls))
         while received < STREAMS:

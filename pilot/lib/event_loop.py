@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import socket
-import struct
-import termios
 from collections.abc import Callable
 from typing import Any, TypeVarTuple, Unpack
 
@@ -50,7 +47,7 @@ def _handle_events(wakeups: socket.socket, handle: Callable[..., Any], *args: An
 
     A byte is written after its event can be handled, so no event is left without a byte.
     """
-    (count,) = struct.unpack("i", fcntl.ioctl(wakeups, termios.FIONREAD, bytes(4)))
+    count = len(wakeups.recv(MAX_EVENTS, socket.MSG_PEEK | socket.MSG_DONTWAIT))
     if count > 1:
-        wakeups.recv(min(count, MAX_EVENTS) - 1)
+        wakeups.recv(count - 1)
     handle(*args)

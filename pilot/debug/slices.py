@@ -48,7 +48,7 @@ async def for_each(items: Iterable[T], act: Callable[[T], object]) -> None:
 
 
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-"""The lock that the slices of an event loop hold, and the pauses after them."""
+"""The lock of each event loop. A computation holds it during a slice and the pause after it."""
 
 
 async def _next_slice(iterator: Iterator[T]) -> list[T]:

@@ -12,7 +12,6 @@ import uvloop
 Ts = TypeVarTuple("Ts")
 _GRPC_QUEUE = "PollerCompletionQueue"
 """The class in grpcio whose method handles events. It is not public. Without it, the loop works as uvloop's."""
-
 MAX_EVENTS = 16
 """Number of events for which bytes are read in an iteration. With more, iterations of a busy event loop become longer,
 and the last proxies of a push are served later."""

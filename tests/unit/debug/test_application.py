@@ -11,10 +11,11 @@ import yarl
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from pilot.debug import answer_slots
+from pilot.debug import answer_slots, reuse
 from pilot.debug import application as application_module
 from pilot.debug.application import application
 from pilot.debug.page import Page, Query
+from pilot.debug.pages.index import render_index
 from pilot.debug.sources import Sources
 from pilot.settings.process import DebugSettings
 from testing.mesh.debug_pages import Ask, build_mesh, connection, refusal
@@ -136,6 +137,23 @@ async def test_remote_clients_see_metrics_and_the_bare_index(
     assert "/debug/adsz" in text
     assert "tea-1.shop" not in text
     assert (await refusal(client, "/metrics"))[0] == 200
+
+
+async def test_requests_at_the_same_time_share_the_index(
+    client: TestClient[web.Request, web.Application], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rendered = list[str]()
+
+    def render(*args: Any) -> str:
+        rendered.append(render_index(*args))
+        return rendered[-1]
+
+    monkeypatch.setattr(application_module, "render_index", render)
+    monkeypatch.setattr(reuse, "REUSE", 1e9)
+    monkeypatch.setattr(reuse, "MAX_REUSE", 1e9)
+    answers = await asyncio.gather(*(refusal(client, "/debug") for _ in range(20)))
+    assert answers == [(200, rendered[0])] * 20
+    assert len(rendered) == 1
 
 
 async def test_requests_of_a_tenant_beyond_the_limit_are_rejected_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:

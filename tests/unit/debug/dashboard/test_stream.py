@@ -11,6 +11,7 @@ import pytest
 
 from pilot.config.group_kind import NETWORKING, GroupKind
 from pilot.config.problem import ObjectRef, Problem, Severity
+from pilot.debug import reuse
 from pilot.debug.changes import ChangedObject
 from pilot.debug.dashboard import stream
 from pilot.debug.dashboard.graph import CachedGraph
@@ -91,6 +92,18 @@ async def test_recorded_changes_and_points_are_sent_once() -> None:
     await events_stream.tell()
     assert not {"changes", "point"} & event(await anext(events))[1].keys()
     await events.aclose()
+
+
+async def test_requests_at_the_same_time_share_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reuse, "REUSE", 1e9)
+    monkeypatch.setattr(reuse, "MAX_REUSE", 1e9)
+    page_sources = sources(world(WEB).mesh, connection("web-0.a", cds=FakeWatch()))
+    events_stream = EventStream(page_sources)
+    first = await events_stream.context()
+    assert isinstance(page_sources.fleet, FakeFleet)
+    page_sources.fleet.current = []
+    assert await events_stream.context() == first
+    assert await EventStream(page_sources).context() != first
 
 
 async def test_changed_graph_is_announced() -> None:

@@ -204,9 +204,12 @@ class Client:
         return nonce
 
     async def rejection(self) -> tuple[grpc.StatusCode, str]:
-        """Return the status with which a request for clusters is rejected. The stream may end before the request."""
-        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            await self.request("cds")
+        """Return the status with which a request for clusters is rejected.
+
+        For streams that are rejected before their first request, use `end_status`: grpcio replaces the status of a
+        stream that ends during a write with INTERNAL.
+        """
+        await self.request("cds")
         return await self.end_status()
 
     async def end_status(self) -> tuple[grpc.StatusCode, str]:

@@ -56,7 +56,7 @@ async def test_configuration_for_a_token(tmp_path: pathlib.Path) -> None:
 async def test_unauthenticated_caller_is_refused(tmp_path: pathlib.Path) -> None:
     async with running(tmp_path) as env:
         async with SecureClient(env.port, env.root) as client:
-            assert await client.rejection() == (grpc.StatusCode.UNAUTHENTICATED, "authentication failure")
+            assert await client.end_status() == (grpc.StatusCode.UNAUTHENTICATED, "authentication failure")
         async with secure_channel(env.port, env.root) as channel:
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await create_certificate(channel)
@@ -90,7 +90,7 @@ async def test_cve_2022_39388_loopback_caller_needs_credentials(
         running(tmp_path, {"XDS_AUTH_PLAINTEXT": "true"}) as env,
         Client(Plain(env.plane.ports["xDS"].number), node_id=NODE) as client,
     ):
-        assert await client.rejection() == (grpc.StatusCode.UNAUTHENTICATED, "authentication failure")
+        assert await client.end_status() == (grpc.StatusCode.UNAUTHENTICATED, "authentication failure")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ async def test_cve_2022_39388_loopback_caller_needs_credentials(
 async def test_invalid_token_is_refused(tmp_path: pathlib.Path, credential: str) -> None:
     async with running(tmp_path) as env:
         async with SecureClient(env.port, env.root, token=credential) as client:
-            assert await client.rejection() == (grpc.StatusCode.UNAUTHENTICATED, "authentication failure")
+            assert await client.end_status() == (grpc.StatusCode.UNAUTHENTICATED, "authentication failure")
         assert await denial(env, credential) == (grpc.StatusCode.UNAUTHENTICATED, "request authenticate failure")
         assert not env.plane.discovery.connections()
 
@@ -173,7 +173,7 @@ async def test_invalid_client_certificate_ends_the_connection(
                     await client.request("cds")
                     await client.receive()
                 else:
-                    assert (await client.rejection())[0] is grpc.StatusCode.UNAVAILABLE
+                    assert (await client.end_status())[0] is grpc.StatusCode.UNAVAILABLE
 
 
 async def test_trusted_gateway_forwards_the_client_certificate(tmp_path: pathlib.Path) -> None:
@@ -199,7 +199,7 @@ async def test_issuer_tokens_grant_certificates_but_no_configuration(
                 assert uris((await create_certificate(channel, credential))[0]) == [WEB]
             assert (await denial(env, token("shop", "web", iss=server.url(""))))[0] is grpc.StatusCode.UNAUTHENTICATED
             async with SecureClient(env.port, env.root, token=credential) as client:
-                assert await client.rejection() == (grpc.StatusCode.UNAUTHENTICATED, "authentication failure")
+                assert await client.end_status() == (grpc.StatusCode.UNAUTHENTICATED, "authentication failure")
 
 
 async def test_plaintext_port_issues_certificates_without_a_tls_port(

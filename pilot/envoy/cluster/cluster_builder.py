@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from envoy.config.cluster.v3 import cluster_pb2, filter_pb2
 from envoy.config.core.v3 import health_check_pb2
-from envoy.config.endpoint.v3 import endpoint_pb2
 
 from pilot.config.networking.destination_rule import Subset
 from pilot.envoy import names
@@ -26,6 +25,7 @@ from pilot.envoy.cluster.endpoint_discovery import (
     is_dynamic,
     lookup_family,
 )
+from pilot.envoy.cluster.inline_endpoints import InlineEndpoints
 from pilot.envoy.cluster.policy.cluster_sockets import TlsPeer, apply_proxy_protocol, apply_upstream_tls
 from pilot.envoy.cluster.policy.connection_pool import apply_connection_pool, apply_h2_upgrade, apply_protocol
 from pilot.envoy.cluster.policy.effective_policy import (
@@ -108,9 +108,9 @@ def build_outbound(
     mtls: Mode,
     traits: ClusterTraitsKey,
     defaults: ClusterDefaults,
-    endpoints: endpoint_pb2.ClusterLoadAssignment | None = None,
+    endpoints: InlineEndpoints | None = None,
 ) -> cluster_pb2.Cluster | None:
-    """Return the outbound cluster for a destination.
+    """Return the outbound cluster for a destination. Its inline endpoints are only counted, and not part of it.
 
     Return None if the cluster must contain its endpoints and has none, because Envoy rejects such a cluster.
     """
@@ -163,7 +163,7 @@ def _draft_outbound(
     initial_type: cluster_pb2.Cluster.DiscoveryType,
     traits: ClusterTraitsKey,
     defaults: ClusterDefaults,
-    endpoints: endpoint_pb2.ClusterLoadAssignment | None,
+    endpoints: InlineEndpoints | None,
 ) -> ClusterDraft:
     draft = draft_cluster(cluster_name(destination), destination, initial_type, traits, defaults, endpoints)
     cluster, service = draft.cluster, destination.service
@@ -187,17 +187,16 @@ def draft_cluster(
     initial_type: cluster_pb2.Cluster.DiscoveryType,
     traits: ClusterTraitsKey,
     defaults: ClusterDefaults,
-    endpoints: endpoint_pb2.ClusterLoadAssignment | None,
+    endpoints: InlineEndpoints | None,
 ) -> ClusterDraft:
-    """Return a draft of a cluster. Only its endpoint discovery and protocol are set."""
+    """Return a draft of a cluster. Only its endpoint discovery and protocol are set, without the inline endpoints."""
     service, port = destination.service, destination.port
     cluster = _Cluster(name=name, type=initial_type, alt_stat_name=with_stat_delimiter(name))
     cluster.common_lb_config.SetInParent()
     if initial_type in INLINE:
         apply_dns(cluster, service, traits, defaults)
-        cluster.load_assignment.CopyFrom(endpoints)
         cluster.load_assignment.cluster_name = name
-        if sum(len(locality.lb_endpoints) for locality in cluster.load_assignment.endpoints) > 1:
+        if endpoints is not None and endpoints.number > 1:
             cluster.type = _Cluster.STRICT_DNS  # Envoy rejects clusters of type LOGICAL_DNS with several endpoints
     elif initial_type == _Cluster.ORIGINAL_DST and has_target_port_override(service, port):
         cluster.original_dst_lb_config.upstream_port_override.value = int(port.target)

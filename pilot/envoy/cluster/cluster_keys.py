@@ -108,7 +108,10 @@ def list_key(outbound: OutboundFacet) -> ClusterListKey:
 
 def cluster_port(service: Service, number: int) -> Port | None:
     """Return the service's port with this number, or None if there is none. UDP ports are ignored."""
-    return next((p for p in service.ports if p.number == number and p.protocol is not Protocol.UDP), None)
+    for port in service.ports:
+        if port.number == number and port.protocol is not Protocol.UDP:
+            return port
+    return None
 
 
 @derived_in_steps

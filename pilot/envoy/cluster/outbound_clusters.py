@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from envoy.config.cluster.v3 import cluster_pb2
-from envoy.config.endpoint.v3 import endpoint_pb2
 
 from pilot.derive import Gather, derived
 from pilot.envoy.cluster.cluster_builder import ClusterDestination, build_outbound
 from pilot.envoy.cluster.cluster_defaults import cluster_defaults
 from pilot.envoy.cluster.cluster_keys import ResolvedClusterKey, find_destination, location_independent_keys
 from pilot.envoy.cluster.cluster_traits import ClusterTraitsKey, outbound_traits
+from pilot.envoy.cluster.inline_endpoints import InlineEndpoints
 from pilot.envoy.cluster.policy.effective_policy import passes_through
 from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import CLUSTER
@@ -66,7 +66,7 @@ def resolve_cluster(
     db: Mesh,
     key: ResolvedClusterKey,
     traits: ClusterTraitsKey,
-    inline: endpoint_pb2.ClusterLoadAssignment | None,
+    inline: InlineEndpoints | None,
     sni_routed: bool = False,
 ) -> Resource | None:
     """Return the cluster for a key, or None if the cluster cannot be built. Not memoised.
@@ -85,13 +85,17 @@ def resolve_cluster(
         destination = destination._replace(all_hbone=all_accept_hbone(db, cluster_key.ref, cluster_key.port))
     accounts = () if sni_routed else service_accounts(db, cluster_key.ref)
     cluster = build_outbound(destination, accounts, mtls, traits, cluster_defaults(db), inline)
-    return cluster_resource(cluster) if cluster is not None else None
+    return cluster_resource(cluster, inline) if cluster is not None else None
 
 
-def cluster_resource(cluster: cluster_pb2.Cluster) -> Resource:
-    """Return the resource for a cluster. A cluster with EDS only becomes ready when its endpoints arrive."""
-    eds = cluster.HasField("eds_cluster_config")
-    return Resource.of(CLUSTER, cluster, warms=cluster.name if eds else "")
+def cluster_resource(cluster: cluster_pb2.Cluster, inline: InlineEndpoints | None = None) -> Resource:
+    """Return the resource for a cluster and its inline endpoints.
+
+    A cluster with EDS only becomes ready when its endpoints arrive.
+    """
+    warms = cluster.name if cluster.HasField("eds_cluster_config") else ""
+    pieces = (inline.field,) if inline is not None and cluster.HasField("load_assignment") else ()
+    return Resource(cluster.name, CLUSTER, cluster.SerializeToString(deterministic=True), warms, pieces)
 
 
 @derived

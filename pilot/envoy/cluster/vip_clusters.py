@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from envoy.config.cluster.v3 import cluster_pb2
-from envoy.config.endpoint.v3 import endpoint_pb2
 
 from pilot.config.protocol import Protocol
 from pilot.derive import derived
@@ -29,6 +28,7 @@ from pilot.envoy.cluster.endpoint_discovery import (
     has_cluster,
     is_dynamic,
 )
+from pilot.envoy.cluster.inline_endpoints import InlineEndpoints
 from pilot.envoy.cluster.policy.cluster_sockets import TlsPeer, build_context
 from pilot.envoy.cluster.policy.connection_pool import apply_connection_pool, apply_h2_upgrade
 from pilot.envoy.cluster.policy.effective_policy import EffectivePolicy, effective_port_policy, effective_subset_policy
@@ -151,9 +151,9 @@ def vip_policy(destination: ClusterDestination) -> EffectivePolicy:
 
 
 def resolve_vip(
-    db: Mesh, key: ResolvedVipKey, traits: ClusterTraitsKey, endpoints: endpoint_pb2.ClusterLoadAssignment | None
+    db: Mesh, key: ResolvedVipKey, traits: ClusterTraitsKey, endpoints: InlineEndpoints | None
 ) -> cluster_pb2.Cluster | None:
-    """Return the cluster for a key. Not memoised.
+    """Return the cluster for a key, without its inline endpoints. Not memoised.
 
     Return None if the destination no longer exists, or if the cluster must contain `endpoints` but there are none.
     """
@@ -168,9 +168,9 @@ def build_vip(
     destination: ClusterDestination,
     traits: ClusterTraitsKey,
     defaults: ClusterDefaults,
-    endpoints: endpoint_pb2.ClusterLoadAssignment | None,
+    endpoints: InlineEndpoints | None,
 ) -> cluster_pb2.Cluster:
-    """Return the cluster for a key."""
+    """Return the cluster for a key, without its inline endpoints."""
     if is_dynamic(destination.service):
         draft = draft_dynamic_cluster(key.name, destination, traits, defaults)
     else:

@@ -7,7 +7,7 @@ from pilot.envoy.cluster.cluster_keys import ResolvedClusterKey, cluster_keys, f
 from pilot.envoy.cluster.cluster_traits import outbound_traits
 from pilot.envoy.cluster.endpoint_discovery import INLINE, discovery_type, is_dynamic
 from pilot.envoy.cluster.outbound_clusters import resolve_cluster
-from pilot.envoy.endpoint.load_assignments import inline_load_assignment, item_arguments
+from pilot.envoy.endpoint.load_assignments import inline_endpoints, item_arguments
 from pilot.envoy.resource import Resource
 from pilot.mesh.model.facets import OutboundFacet
 from pilot.mesh.tables.database import Mesh
@@ -15,7 +15,7 @@ from pilot.mesh.tables.database import Mesh
 
 @derived
 def _inline_cluster(db: Mesh, key: ResolvedClusterKey, outbound: OutboundFacet) -> Resource | None:
-    return resolve_cluster(db, key, outbound_traits(outbound), inline_load_assignment(db, key, outbound))
+    return resolve_cluster(db, key, outbound_traits(outbound), inline_endpoints(db, key, outbound))
 
 
 inline_clusters: Gather[ResolvedClusterKey, [OutboundFacet], Resource] = Gather(
@@ -30,7 +30,7 @@ def _sni_routed_cluster(db: Mesh, key: ResolvedClusterKey, outbound: OutboundFac
     if destination is None or destination.service.mesh_external or is_dynamic(destination.service):
         return None
     inline = (
-        inline_load_assignment(db, key, outbound, sni=True)
+        inline_endpoints(db, key, outbound, sni=True)
         if discovery_type(destination.service, router=True) in INLINE
         else None
     )

@@ -22,6 +22,7 @@ from pilot.envoy.cluster.cluster_keys import (
     location_independent_keys,
 )
 from pilot.envoy.cluster.cluster_traits import without_scope
+from pilot.envoy.cluster.inline_endpoints import InlineEndpoints, serialize_inline
 from pilot.envoy.endpoint.assignment_builder import (
     AssignmentOptions,
     assignment_in_steps,
@@ -72,20 +73,17 @@ def _load_assignment(
         assignment = _build_ingress_waypoint(db, key.cluster, destination, client, waypoint)
         return Resource.of(ENDPOINT, assignment, assignment.cluster_name)
     gateways = network_gateways(db)
-    if not sni and not gateways.gateways and client.cross_network == "sni":  # the host is only part of its name
-        shared = find_shared_endpoints(db, key.cluster.ref, key.cluster.port)
-        policy = endpoint_policy(db, destination, inline=False)
-        if shared is not None and policy.balancing is None:
-            lb_options = lb_endpoint_options(db, destination.service)
-            localities = _shared_localities(db, SharedLocalitiesKey(shared, policy, client, lb_options))
-            name = endpoint_pb2.ClusterLoadAssignment(cluster_name=key.cluster.name).SerializeToString()
-            return Resource(key.cluster.name, ENDPOINT, name, extra_pieces=(localities,) if localities else ())
+    policy = endpoint_policy(db, destination, inline=False)
+    if (shared := _find_shared(db, key.cluster, destination, policy, client, sni, gateways)) is not None:
+        localities = _shared_localities(db, shared)
+        name = endpoint_pb2.ClusterLoadAssignment(cluster_name=key.cluster.name).SerializeToString()
+        return Resource(key.cluster.name, ENDPOINT, name, extra_pieces=(localities,) if localities else ())
     assignment = yield from _build(db, key.cluster, destination, client, sni, gateways, inline=False)
     return Resource.of(ENDPOINT, assignment, assignment.cluster_name)
 
 
 class SharedLocalitiesKey(NamedTuple):
-    """The key of the endpoints in the assignments of all hosts of a ServiceEntry: all that they depend on."""
+    """The key of the endpoints in the assignments of all hosts of a ServiceEntry: everything that they depend on."""
 
     endpoints: SharedEndpointsKey
     policy: EndpointPolicy
@@ -93,14 +91,50 @@ class SharedLocalitiesKey(NamedTuple):
     lb_options: LbEndpointOptions
 
 
+def _find_shared(
+    db: Mesh,
+    key: ClusterKey,
+    destination: ClusterDestination,
+    policy: EndpointPolicy,
+    client: ClientLocationKey,
+    sni: bool,
+    gateways: NetworkGateways,
+) -> SharedLocalitiesKey | None:
+    """Return the key of the endpoints of a cluster, or None if no other host has the same ones."""
+    if sni or gateways.gateways or client.cross_network != "sni" or policy.balancing is not None:
+        return None  # the endpoints depend on the host
+    shared = find_shared_endpoints(db, key.ref, key.port)
+    if shared is None:
+        return None
+    return SharedLocalitiesKey(shared, policy, client, lb_endpoint_options(db, destination.service))
+
+
 @derived_in_steps
 def _shared_localities(db: Mesh, key: SharedLocalitiesKey) -> Generator[None, None, bytes]:
     """Return the serialized endpoints in the assignments of all hosts of a ServiceEntry."""
-    prefer_hbone = prefers_hbone(db.settings.ambient)
-    options = AssignmentOptions(key.policy, key.client, network_gateways(db), key.lb_options, prefer_hbone=prefer_hbone)
-    members = shared_endpoints(db, key.endpoints)
-    assignment = yield from assignment_in_steps("", members, options, lambda e: uses_mtls(db, e, key.policy))
+    assignment = yield from _build_shared(db, key, network_gateways(db), inline=False)
     return bytes(assignment.SerializeToString(deterministic=True))
+
+
+@derived_in_steps
+def _shared_inline_endpoints(db: Mesh, key: SharedLocalitiesKey) -> Generator[None, None, InlineEndpoints | None]:
+    """Return the endpoints in the clusters of all hosts of a ServiceEntry, or None if there are none."""
+    return serialize_inline((yield from _build_shared(db, key, all_network_gateways(db), inline=True)))
+
+
+def _build_shared(
+    db: Mesh, key: SharedLocalitiesKey, gateways: NetworkGateways, inline: bool
+) -> Generator[None, None, endpoint_pb2.ClusterLoadAssignment]:
+    options = AssignmentOptions(
+        key.policy,
+        key.client,
+        gateways,
+        key.lb_options,
+        inline=inline,
+        prefer_hbone=prefers_hbone(db.settings.ambient),
+    )
+    members = shared_endpoints(db, key.endpoints)
+    return (yield from assignment_in_steps("", members, options, lambda e: uses_mtls(db, e, key.policy)))
 
 
 def _build_ingress_waypoint(
@@ -162,29 +196,28 @@ sni_load_assignments: Gather[ResolvedClusterKey, [OutboundFacet], Resource] = Ga
 # -- clusters that contain their endpoints ---------------------------------------------------------
 
 
-def inline_load_assignment(
+def inline_endpoints(
     db: Mesh, key: ResolvedClusterKey, outbound: OutboundFacet, sni: bool = False
-) -> endpoint_pb2.ClusterLoadAssignment | None:
-    """Return the endpoints of a cluster that contains them, or None if there are none. Not memoised.
-
-    The message is shared and must not be modified.
-    """
+) -> InlineEndpoints | None:
+    """Return the endpoints of a cluster that contains them, or None if there are none. Not memoised."""
     destination = find_destination(db, key)
     if destination is None:
         return None
-    return _inline_load_assignment(db, key, client_location(db, endpoint_policy(db, destination, True), outbound), sni)
+    policy = endpoint_policy(db, destination, inline=True)
+    client = client_location(db, policy, outbound)
+    shared = _find_shared(db, key.cluster, destination, policy, client, sni, all_network_gateways(db))
+    return _shared_inline_endpoints(db, shared) if shared is not None else _inline_endpoints(db, key, client, sni)
 
 
 @derived_in_steps
-def _inline_load_assignment(
+def _inline_endpoints(
     db: Mesh, key: ResolvedClusterKey, client: ClientLocationKey, sni: bool
-) -> Generator[None, None, endpoint_pb2.ClusterLoadAssignment | None]:
+) -> Generator[None, None, InlineEndpoints | None]:
     destination = find_destination(db, key)
     if destination is None:
         return None
     gateways = all_network_gateways(db)
-    assignment = yield from _build(db, key.cluster, destination, client, sni, gateways, inline=True)
-    return assignment if assignment.endpoints else None
+    return serialize_inline((yield from _build(db, key.cluster, destination, client, sni, gateways, inline=True)))
 
 
 def _build(
@@ -196,7 +229,8 @@ def _build(
     gateways: NetworkGateways,
     inline: bool,
 ) -> Generator[None, None, endpoint_pb2.ClusterLoadAssignment]:
-    name = names.dns_srv(key.port, key.subset, key.ref.hostname) if sni else key.name
+    """Return the assignment of a cluster. It has no name if the cluster contains it."""
+    name = "" if inline else names.dns_srv(key.port, key.subset, key.ref.hostname) if sni else key.name
     policy, lb_options = endpoint_policy(db, destination, inline), lb_endpoint_options(db, destination.service)
     options = AssignmentOptions(
         policy,

@@ -13,6 +13,7 @@ from pilot.config.object import ObjectKey
 from pilot.derive import Gather, derived
 from pilot.envoy.cluster.cluster_builder import ClusterDestination
 from pilot.envoy.cluster.cluster_traits import ClusterTraitsKey, outbound_traits, without_scope
+from pilot.envoy.cluster.inline_endpoints import InlineEndpoints, serialize_inline
 from pilot.envoy.cluster.outbound_clusters import cluster_resource
 from pilot.envoy.cluster.vip_clusters import (
     ResolvedVipKey,
@@ -79,6 +80,7 @@ def _build(
     gateways: NetworkGateways,
     inline: bool,
 ) -> endpoint_pb2.ClusterLoadAssignment:
+    """Return the assignment of a cluster. It has no name if the cluster contains it."""
     vip_key, policy = key.cluster, _policy(db, destination, inline)
     service_host = joined(vip_key.ref.hostname, vip_key.port)
     options = AssignmentOptions(
@@ -91,7 +93,10 @@ def _build(
         service_host=service_host,
     )
     return build_cluster_load_assignment(
-        vip_key.name, endpoints(db, vip_key.ref, vip_key.port), options, lambda e: uses_mtls(db, e, policy)
+        "" if inline else vip_key.name,
+        endpoints(db, vip_key.ref, vip_key.port),
+        options,
+        lambda e: uses_mtls(db, e, policy),
     )
 
 
@@ -128,14 +133,11 @@ def _location_independent_cluster(db: Mesh, key: ResolvedVipKey, traits: Cluster
 
 
 @derived
-def _inline_assignment(
-    db: Mesh, key: ResolvedVipKey, client: ClientLocationKey
-) -> endpoint_pb2.ClusterLoadAssignment | None:
+def _inline_endpoints(db: Mesh, key: ResolvedVipKey, client: ClientLocationKey) -> InlineEndpoints | None:
     destination = find_vip_destination(db, key)
-    assignment = (
-        _build(db, key, destination, client, all_network_gateways(db), inline=True) if destination is not None else None
-    )
-    return assignment if assignment is not None and assignment.endpoints else None
+    if destination is None:
+        return None
+    return serialize_inline(_build(db, key, destination, client, all_network_gateways(db), inline=True))
 
 
 @derived
@@ -145,10 +147,9 @@ def _vip_cluster(db: Mesh, key: ResolvedVipKey, outbound: OutboundFacet) -> Reso
         return None
     if not has_inline_endpoints(destination.service):
         return _location_independent_cluster(db, key, traits)
-    cluster = resolve_vip(
-        db, key, traits, _inline_assignment(db, key, client_location(db, _policy(db, destination, True), outbound))
-    )
-    return cluster_resource(cluster) if cluster is not None else None
+    inline = _inline_endpoints(db, key, client_location(db, _policy(db, destination, True), outbound))
+    cluster = resolve_vip(db, key, traits, inline)
+    return cluster_resource(cluster, inline) if cluster is not None else None
 
 
 vip_clusters: Gather[ResolvedVipKey, [VipListKey], Resource] = Gather(

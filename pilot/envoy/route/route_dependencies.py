@@ -45,6 +45,9 @@ class RouteDependencies(msgspec.Struct, frozen=True, cache_hash=True):
         ) if self.source_labels else frozenset()
 
 
+NO_DEPENDENCIES = RouteDependencies()
+
+
 def merge_dependencies(dependencies: Iterable[RouteDependencies]) -> RouteDependencies:
     """Return the union of the dependencies."""
     items = tuple(dependencies)
@@ -83,6 +86,7 @@ def _hashing_wildcards(db: Mesh) -> tuple[str, ...]:
     return tuple(sorted({row.spec.host for row in rows if row is not None}))
 
 
+@derived
 def may_use_consistent_hash(db: Mesh, host: str) -> bool:
     """Return whether a host may use consistent hashing for any client."""
     rows = (DESTINATION_RULE.get(db, key) for key in DESTINATION_RULE.keys(db, "host", host.lower()))

@@ -103,7 +103,10 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
     def port(self, number: int) -> Port | None:
         """Return the port with this number. If TCP and UDP share the number, return the first of the two ports."""
-        return next((p for p in self.ports if p.number == number), None)
+        for port in self.ports:
+            if port.number == number:
+                return port
+        return None
 
     def addresses_in(self, cluster: str) -> tuple[str, ...]:
         """Return the addresses that clients in a cluster use: those in the cluster or, if it has none, `addresses`."""

@@ -3,8 +3,9 @@ ServiceEntry selects."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import NamedTuple
 
 from pilot.config.kinds.istio import SERVICE_ENTRY
@@ -61,12 +62,13 @@ def service_accounts(db: Mesh, ref: ServiceRef) -> tuple[str, ...]:
     row = service(db, ref)
     if row is None:
         return ()
-    accounts = {
-        endpoint.service_account
-        for port in row.ports
-        for endpoint in endpoints(db, ref, port.number)
-        if endpoint.service_account
-    }
+    accounts: set[str] = set()
+    shared_keys = _shared_keys(db, row)
+    for port in row.ports:
+        shared = shared_keys.get(port.number)
+        members = shared_endpoints(db, shared) if shared is not None else endpoints(db, ref, port.number)
+        accounts.update(endpoint.service_account for endpoint in members)
+    accounts.discard("")
     if row.registry is Registry.KUBERNETES:
         accounts.update(unmatched_accounts(db, row))
     return tuple(
@@ -117,22 +119,27 @@ def _declared_endpoints(db: Mesh, service: Service, port: Port) -> tuple[Endpoin
         shared_endpoints(db, SharedEndpointsKey(row.key, entry_port.name))
         if _shares_endpoints(row.spec)
         else _repeated(row.spec, entry_endpoints(db, row, entry_port, service.hostname))
-        for row, entry_port in _declarations(db, service, port)
+        for row, entry_port in _declarations(db, service)[_declared_name(service, port)]
     ]
     every = by_entry[0] if len(by_entry) == 1 else tuple(chain.from_iterable(by_entry))
     return every[:1] if service.resolution is Resolution.DNS_ROUND_ROBIN_LB else every
 
 
-def _declarations(db: Mesh, service: Service, port: Port) -> Iterator[tuple[Object[ServiceEntry], ServicePort]]:
-    """Yield the ServiceEntries that declare a service, the oldest first, with each port that is this one.
+Declarations = defaultdict[int | str, list[tuple[Object[ServiceEntry], ServicePort]]]
 
-    Ports are matched by number for DNS clusters, and by name for EDS.
-    """
-    by_number = service.resolution in _DNS
+
+def _declarations(db: Mesh, service: Service) -> Declarations:
+    """Return the ServiceEntries that declare each port of a service, the oldest first."""
+    declarations: Declarations = defaultdict(list)
     for row in sorted(declaring_entries(db, service.ref), key=lambda row: (row.created, row.name)):
-        for entry_port in row.spec.ports:
-            if entry_port.number == port.number if by_number else entry_port.name == port.name:
-                yield row, entry_port
+        for port in row.spec.ports:
+            declarations[_declared_name(service, port)].append((row, port))
+    return declarations
+
+
+def _declared_name(service: Service, port: Port | ServicePort) -> int | str:
+    """Return the property that identifies a port in ServiceEntries: its number for DNS, and its name for EDS."""
+    return port.number if service.resolution in _DNS else port.name
 
 
 def _repeated(entry: ServiceEntry, own: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
@@ -160,20 +167,39 @@ def shared_endpoints(db: Mesh, key: SharedEndpointsKey) -> tuple[Endpoint, ...]:
     """Return the endpoints of a port that all hosts of a ServiceEntry share."""
     row = SERVICE_ENTRY.get(db, key.entry)
     port = next((port for port in row.spec.ports if port.name == key.port), None) if row is not None else None
-    return _repeated(row.spec, entry_endpoints(db, row, port, "")) if row is not None and port is not None else ()
+    if row is None or port is None:
+        return ()
+    every = _repeated(row.spec, entry_endpoints(db, row, port, ""))
+    return every[:1] if row.spec.resolution == "DNS_ROUND_ROBIN" else every
 
 
 def find_shared_endpoints(db: Mesh, ref: ServiceRef, port_number: int) -> SharedEndpointsKey | None:
     """Return the key of the endpoints of a port of a service, if other hosts of a ServiceEntry share them. Not
     memoised."""
     row = service(db, ref)
-    port = _port(row, port_number) if row is not None and row.registry is not Registry.KUBERNETES else None
-    if row is None or port is None:
-        return None
-    declarations = list(islice(_declarations(db, row, port), 2))
-    if len(declarations) != 1 or not _shares_endpoints(declarations[0][0].spec):
-        return None
-    return SharedEndpointsKey(declarations[0][0].key, declarations[0][1].name)
+    return _shared_keys(db, row).get(port_number) if row is not None else None
+
+
+def _shared_keys(db: Mesh, service: Service) -> Mapping[int, SharedEndpointsKey]:
+    """Return the keys of the endpoints that a service shares with other hosts of a ServiceEntry, by port number."""
+    if service.registry is Registry.KUBERNETES:
+        return {}
+    shares = any(_shares_endpoints(entry.spec) for entry in declaring_entries(db, service.ref))
+    return _shared_by_port(db, service.ref) if shares else {}
+
+
+@derived
+def _shared_by_port(db: Mesh, ref: ServiceRef) -> Mapping[int, SharedEndpointsKey]:
+    row = service(db, ref)
+    if row is None:
+        return {}
+    declarations = _declarations(db, row)
+    keys: dict[int, SharedEndpointsKey] = {}
+    by_precedence = sorted(row.ports, key=lambda port: port.protocol is Protocol.UDP)  # as in `_port`
+    for number, port in {port.number: port for port in reversed(by_precedence)}.items():
+        if len(declared := declarations[_declared_name(row, port)]) == 1 and _shares_endpoints(declared[0][0].spec):
+            keys[number] = SharedEndpointsKey(declared[0][0].key, declared[0][1].name)
+    return keys
 
 
 def entry_endpoints(db: Mesh, row: Object[ServiceEntry], port: ServicePort, hostname: str) -> Iterable[Endpoint]:

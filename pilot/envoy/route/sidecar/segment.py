@@ -6,6 +6,7 @@ DNS domain of the services have different virtual hosts, with short names.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -14,6 +15,7 @@ from pilot.config.object import ObjectKey
 from pilot.config.protocol import Protocol
 from pilot.derive import Steps, derived, derived_in_steps
 from pilot.envoy.route.route_dependencies import (
+    NO_DEPENDENCIES,
     RouteDependencies,
     may_use_consistent_hash,
     merge_dependencies,
@@ -57,30 +59,34 @@ def segment_hosts(db: Mesh, key: SegmentKey) -> Steps[tuple[HostKey, ...]]:
     """Return the virtual hosts of a segment."""
     hosts: list[HostKey] = []
     for ref in key.refs:
-        yield service_hosts.step(ref, key.port, key.viewer)
-        hosts += service_hosts(db, ref, key.port, key.viewer)
+        yield service_hosts.step(ref, key.viewer)
+        by_port = service_hosts(db, ref, key.viewer)
+        if not key.port:
+            hosts += by_port.values()
+        elif (host := by_port.get(key.port)) is not None:
+            hosts.append(host)
     return tuple(hosts)
 
 
 @derived
-def service_hosts(db: Mesh, ref: ServiceRef, number: int, viewer: ViewerKey) -> tuple[HostKey, ...]:
-    """Return the virtual hosts of a service: one for each HTTP port, or for the one with this number unless it is 0.
+def service_hosts(db: Mesh, ref: ServiceRef, viewer: ViewerKey) -> Mapping[int, HostKey]:
+    """Return the virtual hosts of a service by the numbers of its ports that may carry HTTP.
 
     An alias has virtual hosts only if a VirtualService applies to it.
     """
     row = service(db, ref)
-    hosts: list[HostKey] = []
-    for port in http_ports(row, number) if row is not None else ():
-        rules = candidate_virtual_services(db, ref, viewer)
-        if rules or (row is not None and row.resolution is not Resolution.ALIAS):
-            hosts.append(HostKey(ref.hostname.lower(), port.number, ref, rules, _aliases(db, ref, viewer)))
-    return tuple(hosts)
+    if row is None:
+        return {}
+    rules = candidate_virtual_services(db, ref, viewer)
+    if not rules and row.resolution is Resolution.ALIAS:
+        return {}
+    host, aliases = ref.hostname.lower(), _aliases(db, ref, viewer)
+    return {port.number: HostKey(host, port.number, ref, rules, aliases) for port in _http_ports(row)}
 
 
-def http_ports(service: Service, number: int) -> list[Port]:
-    """Return the service's ports that have this number and may carry HTTP. If `number` is 0, any number is accepted."""
-    ports = service.ports if not number else tuple(p for p in (service.port(number),) if p is not None)
-    return [p for p in ports if p.protocol.is_http or p.protocol is Protocol.UNSUPPORTED]
+def _http_ports(service: Service) -> Iterator[Port]:
+    """Yield the ports that may carry HTTP."""
+    return (port for port in service.ports if port.protocol.is_http or port.protocol is Protocol.UNSUPPORTED)
 
 
 def candidate_virtual_services(db: Mesh, ref: ServiceRef, viewer: ViewerKey) -> tuple[ObjectKey, ...]:
@@ -127,15 +133,15 @@ def segment_dependencies(db: Mesh, key: SegmentKey) -> Steps[SegmentDependencies
     routes: dict[RouteDependencies, None] = {}
     namespaces: set[str] = set()
     for host in segment_hosts(db, key):
-        yield host_dependencies.step(host)
+        if host.ref is not None:
+            yield may_use_consistent_hash.step(host.ref.hostname)
         routes[host_dependencies(db, host)] = None
         namespaces.update(map(kubernetes_namespace, (host.host, *host.aliases)))
     return SegmentDependencies(merge_dependencies(routes), frozenset(namespaces))
 
 
-@derived
 def host_dependencies(db: Mesh, host: HostKey) -> RouteDependencies:
-    """Return the dependencies of one host's routes.
+    """Return the dependencies of one host's routes. Not memoised.
 
     They include those of its default route, unless a VirtualService always has a route.
     """
@@ -148,7 +154,7 @@ def host_dependencies(db: Mesh, host: HostKey) -> RouteDependencies:
         and may_use_consistent_hash(db, host.ref.hostname)
     ):
         dependencies_by_rule.append(RouteDependencies(hash_candidates=(default_destination(host.ref, host.port),)))
-    return merge_dependencies(dependencies_by_rule) if dependencies_by_rule else RouteDependencies()
+    return merge_dependencies(dependencies_by_rule) if dependencies_by_rule else NO_DEPENDENCIES
 
 
 def default_destination(ref: ServiceRef, port: int) -> DestinationKey:

@@ -126,7 +126,6 @@ def segment_bytes(db: Mesh, segment: SegmentKey, traits: SegmentTraitsKey) -> St
     fields: list[bytes] = []
     shared = SegmentTraits.of(traits)
     for host in segment_hosts(db, segment):
-        yield host_dependencies.step(host)
         key = virtual_host_key(host, host_dependencies(db, host), segment.port, shared)
         yield virtual_host.step(key)
         fields.append(virtual_host(db, key))

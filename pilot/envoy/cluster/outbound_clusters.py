@@ -64,26 +64,19 @@ def _passes_through(destination: ClusterDestination) -> bool:
 
 def resolve_cluster(
     db: Mesh,
-    key: ResolvedClusterKey,
+    destination: ClusterDestination,
     traits: ClusterTraitsKey,
-    inline: InlineEndpoints | None,
-    sni_routed: bool = False,
+    inline: InlineEndpoints | None = None,
 ) -> Resource | None:
-    """Return the cluster for a key, or None if the cluster cannot be built. Not memoised.
+    """Return the cluster for a destination, or None if the cluster cannot be built. Not memoised.
 
     If the cluster must contain its endpoints, they are passed in `inline`.
     """
-    destination, cluster_key = find_destination(db, key, sni_routed), key.cluster
-    if destination is None:
-        return None
-    mtls = (
-        "UNKNOWN"
-        if sni_routed
-        else peer_mtls_mode(db, destination.service, cluster_key.port, _passes_through(destination))
-    )
+    ref, port, sni_routed = destination.service.ref, destination.port.number, destination.sni_routed
+    mtls = "UNKNOWN" if sni_routed else peer_mtls_mode(db, destination.service, port, _passes_through(destination))
     if db.settings.ambient.enabled and not sni_routed:
-        destination = destination._replace(all_hbone=all_accept_hbone(db, cluster_key.ref, cluster_key.port))
-    accounts = () if sni_routed else service_accounts(db, cluster_key.ref)
+        destination = destination._replace(all_hbone=all_accept_hbone(db, ref, port))
+    accounts = () if sni_routed else service_accounts(db, ref)
     cluster = build_outbound(destination, accounts, mtls, traits, cluster_defaults(db), inline)
     return cluster_resource(cluster, inline) if cluster is not None else None
 
@@ -101,7 +94,8 @@ def cluster_resource(cluster: cluster_pb2.Cluster, inline: InlineEndpoints | Non
 @derived
 def location_independent_cluster(db: Mesh, key: ResolvedClusterKey, traits: ClusterTraitsKey) -> Resource | None:
     """Return the cluster for a key. The cluster must not depend on the proxy's location."""
-    return resolve_cluster(db, key, traits, None)
+    destination = find_destination(db, key)
+    return resolve_cluster(db, destination, traits) if destination is not None else None
 
 
 outbound_clusters: Gather[ResolvedClusterKey, [OutboundFacet], Resource] = Gather(

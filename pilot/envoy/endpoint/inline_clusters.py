@@ -15,7 +15,10 @@ from pilot.mesh.tables.database import Mesh
 
 @derived
 def _inline_cluster(db: Mesh, key: ResolvedClusterKey, outbound: OutboundFacet) -> Resource | None:
-    return resolve_cluster(db, key, outbound_traits(outbound), inline_endpoints(db, key, outbound))
+    destination = find_destination(db, key)
+    if destination is None:
+        return None
+    return resolve_cluster(db, destination, outbound_traits(outbound), inline_endpoints(db, key, destination, outbound))
 
 
 inline_clusters: Gather[ResolvedClusterKey, [OutboundFacet], Resource] = Gather(
@@ -26,15 +29,15 @@ inline_clusters: Gather[ResolvedClusterKey, [OutboundFacet], Resource] = Gather(
 
 @derived
 def _sni_routed_cluster(db: Mesh, key: ResolvedClusterKey, outbound: OutboundFacet) -> Resource | None:
-    destination = find_destination(db, key)
+    destination = find_destination(db, key, sni_routed=True)
     if destination is None or destination.service.mesh_external or is_dynamic(destination.service):
         return None
     inline = (
-        inline_endpoints(db, key, outbound, sni=True)
+        inline_endpoints(db, key, destination, outbound)
         if discovery_type(destination.service, router=True) in INLINE
         else None
     )
-    return resolve_cluster(db, key, outbound_traits(outbound), inline, sni_routed=True)
+    return resolve_cluster(db, destination, outbound_traits(outbound), inline)
 
 
 sni_routed_clusters: Gather[ResolvedClusterKey, [OutboundFacet], Resource] = Gather(

@@ -197,12 +197,10 @@ sni_load_assignments: Gather[ResolvedClusterKey, [OutboundFacet], Resource] = Ga
 
 
 def inline_endpoints(
-    db: Mesh, key: ResolvedClusterKey, outbound: OutboundFacet, sni: bool = False
+    db: Mesh, key: ResolvedClusterKey, destination: ClusterDestination, outbound: OutboundFacet
 ) -> InlineEndpoints | None:
     """Return the endpoints of a cluster that contains them, or None if there are none. Not memoised."""
-    destination = find_destination(db, key)
-    if destination is None:
-        return None
+    sni = destination.sni_routed
     policy = endpoint_policy(db, destination, inline=True)
     client = client_location(db, policy, outbound)
     shared = _find_shared(db, key.cluster, destination, policy, client, sni, all_network_gateways(db))

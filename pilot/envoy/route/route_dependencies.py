@@ -16,6 +16,8 @@ from pilot.mesh.model.facets import Labels
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.rule_traits import rule_traits
 
+_NO_LABELS: Labels = frozenset()
+
 
 class RouteDependencies(msgspec.Struct, frozen=True, cache_hash=True):
     """The inputs on which routes depend.
@@ -40,9 +42,9 @@ class RouteDependencies(msgspec.Struct, frozen=True, cache_hash=True):
 
     def relevant_source(self, namespace: str, labels: Labels) -> tuple[str, Labels]:
         """Return the source's namespace and labels, reduced to the parts that affect the routes."""
-        return namespace if self.source_namespace else "", frozenset(
-            item for item in labels if item[0] in self.source_labels
-        ) if self.source_labels else frozenset()
+        keys = self.source_labels
+        relevant = frozenset(item for item in labels if item[0] in keys) if keys else _NO_LABELS
+        return namespace if self.source_namespace else "", relevant
 
 
 NO_DEPENDENCIES = RouteDependencies()

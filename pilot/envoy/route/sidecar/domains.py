@@ -8,6 +8,7 @@ https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from pilot.lib.addresses import is_ip
@@ -104,6 +105,7 @@ def kubernetes_namespace(hostname: str) -> str:
     return name.partition(".")[2] if mark else ""
 
 
+@lru_cache(maxsize=256)
 def without_namespace(dns_domain: str) -> str:
     """Return the DNS domain without the client's namespace."""
     _, mark, suffix = dns_domain.partition(_SVC_MARK)

@@ -80,6 +80,16 @@ class WatchedCollection(NamedTuple):
             **parameters,
         }
 
+    def in_namespace(self, namespace: str) -> WatchedCollection:
+        """Return the objects of this collection in a namespace.
+
+        Their path selects them. With a field selector for the namespace, kube-apiserver 1.35 returns only the first
+        page: it looks for the continued ones under another key of etcd, and returns an empty last page.
+        """
+        base, _, resource = self.path.rpartition("/")
+        base = base.partition("/namespaces/")[0]
+        return self._replace(path=f"{base}/namespaces/{namespace}/{resource}")
+
     def narrow(self, *fields: str) -> WatchedCollection:
         """Return the objects of this collection that other field selectors select too."""
         return self._replace(fields=",".join(filter(None, (self.fields, *fields))))
@@ -233,7 +243,7 @@ class Informer:
     async def _read_names(self, namespace: str, listed: set[NamespacedName]) -> None:
         """Postpone the new and changed objects of a namespace, and add the names of all its objects to `listed`."""
         assert self.postponement is not None
-        collection = self._in_namespace(namespace)._replace(metadata_only=True)
+        collection = self.collection.in_namespace(namespace)._replace(metadata_only=True)
         async for page in read_names_pages(functools.partial(self._fetch_page, collection)):
             names = []
             for metadata in (head.metadata for head in page.items or ()):
@@ -244,15 +254,12 @@ class Informer:
                     names.append(name)
             self.postponement.postpone(names)
 
-    def _in_namespace(self, namespace: str) -> WatchedCollection:
-        return self.collection.narrow(f"metadata.namespace={namespace}")
-
     async def read_namespace(self, namespace: str) -> AsyncIterator[list[ObjectChange]]:
         """Yield the objects of a namespace again, in pages, except those of which a change has not been delivered yet.
 
         Raise KubeError if they cannot be read.
         """
-        async for page in read_pages(functools.partial(self._fetch_page, self._in_namespace(namespace))):
+        async for page in read_pages(functools.partial(self._fetch_page, self.collection.in_namespace(namespace))):
             changes = self._read_items(page.items or ())
             yield [change for change, version in changes if self.versions.get(change.name) == version]
 

@@ -20,6 +20,8 @@ NAMES_PAGE_SIZE = 2000
 LARGEST_PAGE = 8 << 20
 """Maximum size in bytes of a page of several objects. A page of `PAGE_SIZE` ordinary objects is smaller. Decoding a
 larger page would block the event loop."""
+LARGEST_NAMES = 4 << 20
+"""Maximum size in bytes of a list of metadata that is not divided into pages. About 8,000 objects fit."""
 FetchPage = Callable[[dict[str, str], int], Awaitable[bytes]]
 """Returns the body of a list request. The arguments are query parameters, and the maximum size of the body in bytes.
 
@@ -32,9 +34,19 @@ def read_pages(fetch: FetchPage) -> AsyncIterator[ListPage[msgspec.Raw]]:
     return _decode_pages(fetch, read_page, PAGE_SIZE)
 
 
-def read_names_pages(fetch: FetchPage) -> AsyncIterator[ListPage[ObjectHead]]:
-    """Return the pages of a list of metadata."""
-    return _decode_pages(fetch, read_heads, NAMES_PAGE_SIZE)
+async def read_names_pages(fetch: FetchPage) -> AsyncIterator[ListPage[ObjectHead]]:
+    """Return the pages of a list of metadata: a single one, unless it is too large.
+
+    An API server reads a whole list from its memory, but later pages, with the complete objects, from etcd. The pages
+    of 5,000 objects of 10 kB take kube-apiserver 1.35 2 s of CPU time, and the whole list 0.1 s.
+    """
+    try:
+        body = await fetch({}, LARGEST_NAMES)
+    except ResponseTooLarge:
+        async for page in _decode_pages(fetch, read_heads, NAMES_PAGE_SIZE):
+            yield page
+    else:
+        yield await decode_any_depth(read_heads, body)
 
 
 async def _decode_pages(

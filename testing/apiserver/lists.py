@@ -1,10 +1,14 @@
-"""Lists, whole and in pages. All pages of a list have the same revision."""
+"""Lists, whole and in pages. All pages of a list have the same revision.
+
+Like kube-apiserver 1.35, a cluster-wide list with a field selector for one namespace has no second page with objects.
+"""
 
 from __future__ import annotations
 
 import base64
 import itertools
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +17,8 @@ from testing.apiserver.request_info import RequestInfo
 from testing.apiserver.selectors import Predicate, selector
 from testing.apiserver.status_error import StatusError, expired
 from testing.apiserver.store import Store, StoredObject
+
+_ONE_NAMESPACE = re.compile(r"metadata\.namespace==?")
 
 
 class Lists:
@@ -57,6 +63,8 @@ class Lists:
         compacted = self._store.collection(info.resource.id).compacted
         if revision < compacted:
             raise expired(revision, compacted)
+        if not info.namespace and _ONE_NAMESPACE.search(info.query.get("fieldSelector", "")):
+            return revision, []
         selects = _selector_of(info)
         return revision, [s for s in items if selects is None or selects(s.plain)]
 

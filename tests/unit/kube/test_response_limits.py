@@ -25,7 +25,7 @@ from pilot.kube.deep_json import DEEPEST, REPLACEMENT, replace_deep_parts
 from pilot.kube.informer import Informer, WatchedCollection
 from pilot.kube.list_watch import NamespacedName, ObjectChange
 from pilot.kube.object_client import ObjectClient, RetryPolicy, VersionedKind
-from pilot.kube.pages import LARGEST_PAGE, read_pages
+from pilot.kube.pages import LARGEST_PAGE, read_names_pages, read_pages
 from pilot.lib.backoff import Backoff
 from testing.kube.kube_access import make_rng, until, watch_options
 
@@ -158,19 +158,23 @@ async def test_redirects_are_not_followed() -> None:
 
 class Pages:
     """A list of `count` objects, of which the first `large` have `size` bytes each, and the others none. `limits`
-    contains the page sizes of the requests."""
+    contains the page sizes of the requests, which are 0 for the whole list."""
 
     def __init__(self, count: int, size: int, large: int = 1_000_000) -> None:
         self._count, self._size, self._large, self.limits = count, size, large, list[int]()
 
     async def fetch(self, query: dict[str, str], largest: int) -> bytes:
-        begin, limit = int(query.get("continue", 0)), int(query["limit"])
+        begin, limit = int(query.get("continue", 0)), int(query.get("limit", 0))
         self.limits.append(limit)
-        end = min(begin + limit, self._count)
+        end = min(begin + limit, self._count) if limit else self._count
         if (min(end, self._large) - min(begin, self._large)) * self._size > largest:
             raise ResponseTooLarge("too large")
         metadata = {"resourceVersion": "7", "continue": str(end) if end < self._count else ""}
-        return json.dumps({"metadata": metadata, "items": [{"n": n} for n in range(begin, end)]}).encode()
+        return json.dumps({"metadata": metadata, "items": list(map(self._item, range(begin, end)))}).encode()
+
+    @staticmethod
+    def _item(number: int) -> dict[str, Any]:
+        return {"n": number, "metadata": {"name": str(number)}}
 
     async def read(self) -> list[int]:
         return [json.loads(bytes(item))["n"] async for page in read_pages(self.fetch) for item in page.items or ()]
@@ -196,6 +200,13 @@ async def test_pages_after_a_large_object_are_not_divided() -> None:
     pages = Pages(10_000, 10 * MEBIBYTE, large=1)
     assert await pages.read() == list(range(10_000))
     assert len(pages.limits) < 40
+
+
+async def test_names_are_read_at_once_unless_they_are_too_large() -> None:
+    for size, limits in ((500, [0]), (1000, [0, 2000, 2000, 2000])):
+        pages = Pages(6000, size)
+        names = [int(head.metadata.name) async for page in read_names_pages(pages.fetch) for head in page.items or ()]
+        assert (names, pages.limits) == (list(range(6000)), limits)
 
 
 async def test_bodies_of_pages_are_limited() -> None:

@@ -98,7 +98,10 @@ class Derivation(Generic[P, T]):
             return node.value
 
     def step(self, *args: Hashable) -> Step:
-        """Return what a derivation with steps yields before it reads the value for `args`, if it reads many values."""
+        """Return what a derivation with steps yields before it reads the value for `args`, if it reads many values.
+
+        It must read the value then, because the value stays in memory if nothing has read it.
+        """
         return self, args
 
     def reached(self, db: Database, node: Node, before: Any) -> Iterable[Node]:
@@ -661,10 +664,14 @@ class Database:
         steps = self._park_orphans(most)
         while self._parked and steps > 0:
             node, _ = self._parked.popitem(last=False)
-            del self._nodes[node.fn][node.args]
+            nodes = self._nodes[node.fn]
+            del nodes[node.args]
+            if not nodes:
+                nodes.clear()  # an empty dict keeps the memory of its former items
             steps -= 1
         if self._orphans or self._parked or self._unlinking:
             return True
+        self._parked.clear()
         if self._cyclic:
             self._free_cycles()
         return False

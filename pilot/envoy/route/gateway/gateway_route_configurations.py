@@ -176,10 +176,15 @@ _virtual_hosts: Gather[GatewayHostKey, [int, GatewayRouteKey, GatewayRoutesFacet
 )
 
 
+def _join_block(db: Mesh, number: int, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> bytes:
+    """Return a block of adjacent virtual hosts. Not memoised."""
+    return b"".join(_virtual_hosts(db, number, key, routing).values())
+
+
 @derived
 def _block(db: Mesh, number: int, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> bytes | None:
-    """Return a block of adjacent virtual hosts, so that an edit reassembles only one of many blocks."""
-    return b"".join(_virtual_hosts(db, number, key, routing).values())
+    """Return one of many blocks, so that an edit reassembles only one of them."""
+    return _join_block(db, number, key, routing)
 
 
 _pieces: Gather[int, [GatewayRouteKey, GatewayRoutesFacet], bytes] = Gather(
@@ -189,6 +194,8 @@ _pieces: Gather[int, [GatewayRouteKey, GatewayRoutesFacet], bytes] = Gather(
 
 @derived
 def _route_configuration(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> Resource | None:
+    if len(gateway_host_keys(db, key, routing)) <= BLOCK:
+        return build_route_configuration(route_name(key), (_join_block(db, 0, key, routing),))
     return build_route_configuration(route_name(key), _pieces(db, key, routing).values())
 
 

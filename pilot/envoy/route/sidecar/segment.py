@@ -133,8 +133,7 @@ def segment_dependencies(db: Mesh, key: SegmentKey) -> Steps[SegmentDependencies
     routes: dict[RouteDependencies, None] = {}
     namespaces: set[str] = set()
     for host in segment_hosts(db, key):
-        if host.ref is not None:
-            yield may_use_consistent_hash.step(host.ref.hostname)
+        yield None
         routes[host_dependencies(db, host)] = None
         namespaces.update(map(kubernetes_namespace, (host.host, *host.aliases)))
     return SegmentDependencies(merge_dependencies(routes), frozenset(namespaces))

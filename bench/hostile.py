@@ -106,7 +106,13 @@ def search_kind(product: Product, name: str, kind: Kind, options: argparse.Names
     climber = searching.HillClimber(random.Random())
     for current in searching.search(kind.build, measure, options.inputs, f"{options.seed} {name}"):
         climber = current
-    rows = [largest(product, kind, ranked) for ranked in climber.best]
+    values: list[Any] = []
+    rows: list[dict[str, Any]] = []
+    for ranked in climber.best:
+        shape, row = largest(product, kind, ranked)
+        if shape.value not in values:
+            values.append(shape.value)
+            rows.append(row)
     return sorted(rows, key=lambda row: -row["worst"])
 
 
@@ -114,23 +120,24 @@ def searched(kind: Kind) -> list[str]:
     return [entrance for entrance in kind.entrances if entrance not in SAME_CODE]
 
 
-def largest(product: Product, kind: Kind, ranked: Ranked) -> dict[str, Any]:
-    """Return the costs of a shape at the size at which it costs most."""
+def largest(product: Product, kind: Kind, ranked: Ranked) -> tuple[Shape, dict[str, Any]]:
+    """Return a shape at the size at which it costs most, and its costs."""
     worst: dict[str, Any] = {}
-    shape = ranked.shape
+    shape = most_expensive = ranked.shape
     for size in SIZES:
         if size > shape.size:
             shape = searching.enlarge(shape, kind.build, size, ranked.grown)
         costs = {entrance: product.measure(entrance, shape.value, True) for entrance in searched(kind)}
         total = max(cost.total for cost in costs.values())
         if not worst or total > worst["worst"]:
+            most_expensive = shape
             worst = {
                 "genes": shape.genes, "size": shape.size, "costs": costs, "worst": total,
                 "exponent": ranked.exponent, "score": ranked.score,
             }  # fmt: skip
         if total > 2:
             break
-    return worst
+    return most_expensive, worst
 
 
 def save(folder: pathlib.Path) -> None:

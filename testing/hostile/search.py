@@ -92,6 +92,10 @@ class Shape(NamedTuple):
         """Return the genes that do not grow, which distinguish shapes from each other."""
         return tuple(sorted((name, value) for name, value in self.genes.items() if name not in self.counts))
 
+    def is_like(self, other: Shape) -> bool:
+        """Return whether a shape differs from another one at most in its counts."""
+        return self.alternatives == other.alternatives or (self.size == other.size and self.value == other.value)
+
 
 def make(rng: random.Random, genes: Mapping[str, int], build: Build, largest: int = LARGEST_INPUT) -> Shape:
     """Return an input of at most `largest` bytes. The largest count is reduced while it is larger."""
@@ -156,10 +160,10 @@ class Ranked(NamedTuple):
 class HillClimber:
     """Proposes genes. Three quarters of the proposals are changes of the best ones, and the others are random.
 
-    The best shapes differ in their alternatives, and not only in their counts.
+    The best shapes differ in their values and in their alternatives, and not only in their counts.
     """
 
-    BEST = 8
+    BEST = 12
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -185,8 +189,8 @@ class HillClimber:
 
     def learn(self, genes: Genes, ranked: Ranked) -> None:
         """Add a shape, and the genes of the small input that it has grown from."""
-        same = [other for other in self.best if other.shape.alternatives == ranked.shape.alternatives]
-        if same and same[0].score >= ranked.score:
+        same = [other for other in self.best if ranked.shape.is_like(other.shape)]
+        if any(other.score >= ranked.score for other in same):
             return
         others = [other for other in self.best if other not in same]
         self.best = sorted([*others, ranked], key=lambda other: -other.score)[: self.BEST]

@@ -70,7 +70,7 @@ class Resource:
     ) -> None:
         """Serialize the resource.
 
-        `extra_pieces` are serialized fields of the same message and are placed after `value`.
+        `extra_pieces` continue the serialized message `value`.
         """
         head = _ANY_HEADS.get(type_url)
         if head is None:
@@ -98,7 +98,10 @@ class Resource:
 
     @property
     def message_pieces(self) -> tuple[bytes, ...]:
-        """The pieces of the serialized message. Each piece is a valid message of the same type."""
+        """The pieces of the serialized message.
+
+        If the builder has divided it between fields, each piece is a message of the same type.
+        """
         first, *more = self.pieces
         size, offset = _read_varint(first, _end_of_varint(first, 1) + 1)
         return (first[_end_of_varint(first, offset + size + 1) :], *more)

@@ -7,28 +7,36 @@ from typing import NamedTuple
 from envoy.config.cluster.v3 import cluster_pb2
 from envoy.config.endpoint.v3 import endpoint_pb2
 
-from pilot.envoy.resource import length_delimited
+from pilot.envoy.resource import varint
 
-_LOAD_ASSIGNMENT = cluster_pb2.Cluster.LOAD_ASSIGNMENT_FIELD_NUMBER
+_LOAD_ASSIGNMENT = varint(cluster_pb2.Cluster.LOAD_ASSIGNMENT_FIELD_NUMBER << 3 | 2)
 
 
 class InlineEndpoints(NamedTuple):
     """The endpoints inside a cluster.
 
-    `field` is the serialized field `load_assignment` of the cluster, without its name. The cluster's own message
-    contains the field with the name alone, and a decoder merges both. `number` is the number of endpoints.
-    https://protobuf.dev/programming-guides/encoding/#last-one-wins
+    `data` contains the serialized fields of the cluster's ClusterLoadAssignment, without its name. `number` is the
+    number of endpoints.
     """
 
-    field: bytes
+    data: bytes
     number: int
 
 
-def serialize_inline(assignment: endpoint_pb2.ClusterLoadAssignment) -> InlineEndpoints | None:
+def serialize_endpoints(assignment: endpoint_pb2.ClusterLoadAssignment) -> InlineEndpoints | None:
     """Return the endpoints of an assignment without a name, or None if there are none."""
     if not assignment.endpoints:
         return None
-    return InlineEndpoints(
-        length_delimited(_LOAD_ASSIGNMENT, assignment.SerializeToString(deterministic=True)),
-        sum(len(locality.lb_endpoints) for locality in assignment.endpoints),
-    )
+    number = sum(len(locality.lb_endpoints) for locality in assignment.endpoints)
+    return InlineEndpoints(assignment.SerializeToString(deterministic=True), number)
+
+
+def serialize_cluster(cluster: cluster_pb2.Cluster, inline: InlineEndpoints) -> tuple[bytes, bytes]:
+    """Return a serialized cluster in two pieces, of which the second one contains its endpoints.
+
+    The assignment of `cluster` has only a name. It is moved to the end of the first piece, with the size of both.
+    """
+    name = cluster.load_assignment.SerializeToString(deterministic=True)
+    cluster.ClearField("load_assignment")
+    head = (cluster.SerializeToString(deterministic=True), _LOAD_ASSIGNMENT, varint(len(name) + len(inline.data)), name)
+    return b"".join(head), inline.data

@@ -9,7 +9,7 @@ from pilot.envoy.cluster.cluster_builder import ClusterDestination, build_outbou
 from pilot.envoy.cluster.cluster_defaults import cluster_defaults
 from pilot.envoy.cluster.cluster_keys import ResolvedClusterKey, find_destination, location_independent_keys
 from pilot.envoy.cluster.cluster_traits import ClusterTraitsKey, outbound_traits
-from pilot.envoy.cluster.inline_endpoints import InlineEndpoints
+from pilot.envoy.cluster.inline_endpoints import InlineEndpoints, serialize_cluster
 from pilot.envoy.cluster.policy.effective_policy import passes_through
 from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import CLUSTER
@@ -86,9 +86,10 @@ def cluster_resource(cluster: cluster_pb2.Cluster, inline: InlineEndpoints | Non
 
     A cluster with EDS only becomes ready when its endpoints arrive.
     """
-    warms = cluster.name if cluster.HasField("eds_cluster_config") else ""
-    pieces = (inline.field,) if inline is not None and cluster.HasField("load_assignment") else ()
-    return Resource(cluster.name, CLUSTER, cluster.SerializeToString(deterministic=True), warms, pieces)
+    if inline is not None and cluster.HasField("load_assignment"):
+        value, shared = serialize_cluster(cluster, inline)
+        return Resource(cluster.name, CLUSTER, value, extra_pieces=(shared,))
+    return Resource.of(CLUSTER, cluster, warms=cluster.name if cluster.HasField("eds_cluster_config") else "")
 
 
 @derived

@@ -22,7 +22,7 @@ from pilot.envoy.cluster.cluster_keys import (
     location_independent_keys,
 )
 from pilot.envoy.cluster.cluster_traits import without_scope
-from pilot.envoy.cluster.inline_endpoints import InlineEndpoints, serialize_inline
+from pilot.envoy.cluster.inline_endpoints import InlineEndpoints, serialize_endpoints
 from pilot.envoy.endpoint.assignment_builder import (
     AssignmentOptions,
     assignment_in_steps,
@@ -119,7 +119,7 @@ def _shared_localities(db: Mesh, key: SharedLocalitiesKey) -> Generator[None, No
 @derived_in_steps
 def _shared_inline_endpoints(db: Mesh, key: SharedLocalitiesKey) -> Generator[None, None, InlineEndpoints | None]:
     """Return the endpoints in the clusters of all hosts of a ServiceEntry, or None if there are none."""
-    return serialize_inline((yield from _build_shared(db, key, all_network_gateways(db), inline=True)))
+    return serialize_endpoints((yield from _build_shared(db, key, all_network_gateways(db), inline=True)))
 
 
 def _build_shared(
@@ -215,7 +215,7 @@ def _inline_endpoints(
     if destination is None:
         return None
     gateways = all_network_gateways(db)
-    return serialize_inline((yield from _build(db, key.cluster, destination, client, sni, gateways, inline=True)))
+    return serialize_endpoints((yield from _build(db, key.cluster, destination, client, sni, gateways, inline=True)))
 
 
 def _build(

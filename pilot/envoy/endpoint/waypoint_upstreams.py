@@ -13,7 +13,7 @@ from pilot.config.object import ObjectKey
 from pilot.derive import Gather, derived
 from pilot.envoy.cluster.cluster_builder import ClusterDestination
 from pilot.envoy.cluster.cluster_traits import ClusterTraitsKey, outbound_traits, without_scope
-from pilot.envoy.cluster.inline_endpoints import InlineEndpoints, serialize_inline
+from pilot.envoy.cluster.inline_endpoints import InlineEndpoints, serialize_endpoints
 from pilot.envoy.cluster.outbound_clusters import cluster_resource
 from pilot.envoy.cluster.vip_clusters import (
     ResolvedVipKey,
@@ -137,7 +137,7 @@ def _inline_endpoints(db: Mesh, key: ResolvedVipKey, client: ClientLocationKey) 
     destination = find_vip_destination(db, key)
     if destination is None:
         return None
-    return serialize_inline(_build(db, key, destination, client, all_network_gateways(db), inline=True))
+    return serialize_endpoints(_build(db, key, destination, client, all_network_gateways(db), inline=True))
 
 
 @derived

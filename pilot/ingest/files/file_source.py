@@ -7,7 +7,7 @@ import collections
 import contextlib
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from pilot.config.catalogue import CATALOGUE, Catalogue
 from pilot.config.object import Object
@@ -34,14 +34,30 @@ This is faster, and the kernel may have dropped some notifications.
 """
 _RETRY = 2.0
 """Seconds between attempts to read an unreadable file or folder."""
+_LARGE = 64 << 10
+"""Size in bytes from which a changed file is read apart from the others, which takes tens of milliseconds or longer."""
+
+
+class _Reading(NamedTuple):
+    """The result of reading a file: its documents, or the reason why it has none.
+
+    `code` and `message` are those of a problem, or "". `line` is counted from 1, and is 0 if it is unknown.
+    """
+
+    signature: folders.Signature
+    documents: list[Decoded]
+    code: str = ""
+    message: str = ""
+    line: int = 0
 
 
 class FileSource:
     """Reads the files of a folder into a batch. Call `load_initial` once, then `start`, and finally `stop`.
 
-    After `start`, files are read and decoded in a background thread, one scan at a time. All edits of a scan are put
-    into the batch together. Files larger than `limit` bytes are not read. `state` is the folder that stores the last
-    valid objects of invalid files, so that they survive a restart. If `state` is "", they are not stored.
+    After `start`, files are read and decoded in background threads: one reads the small files of one scan at a time, and
+    another one large file at a time, so that small files do not wait for large ones. All edits of the small files of a
+    scan are put into the batch together. Files larger than `limit` bytes are not read. `state` is the folder that stores
+    the last valid objects of invalid files, so that they survive a restart. If `state` is "", they are not stored.
     """
 
     def __init__(
@@ -66,7 +82,9 @@ class FileSource:
         self._watch = Watch(self.folder, self._note, self._note_all)
         self._noted: set[str] = set()
         self._changes = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._large: dict[str, folders.Signature] | None = None  # changed large files, if they are read apart
+        self._has_large = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
 
     def load_initial(self) -> int:
         """Read all files into the batch, and return their number. Raise OSError if the folder cannot be opened."""
@@ -77,15 +95,19 @@ class FileSource:
 
     async def start(self) -> None:
         """Start watching the folder. Changes since `load_initial` are detected too."""
-        self._task = asyncio.create_task(self._process_changes(), name=f"read {self.folder}")
+        self._large = {}
+        self._tasks = [
+            asyncio.create_task(self._process_changes(), name=f"read {self.folder}"),
+            asyncio.create_task(self._process_large_files(self._large), name=f"read large files of {self.folder}"),
+        ]
         await self._watch.start()
 
     async def stop(self) -> None:
         await self._watch.stop()
-        if self._task is not None:
-            self._task.cancel()
+        for task in self._tasks:
+            task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+                await task
 
     def rescan(self) -> None:
         """Scan the folder and read the changed files."""
@@ -99,7 +121,7 @@ class FileSource:
         """Retry reading unreadable files and folders."""
         self._batch.put(self._scan_unreadable())
 
-    # -- background task -----------------------------------------------------------------------------------------------
+    # -- background tasks ----------------------------------------------------------------------------------------------
 
     def _note(self, paths: Iterable[str]) -> None:
         self._noted.update(paths)
@@ -127,6 +149,31 @@ class FileSource:
                     _log.error("cannot scan %s", printable_path(self.folder), exc_info=True)
                     continue
                 self._batch.put(edits)
+            if self._large:
+                self._has_large.set()
+
+    async def _process_large_files(self, files: dict[str, folders.Signature]) -> None:
+        while True:
+            await self._has_large.wait()
+            self._has_large.clear()
+            while files:
+                async with self._ledger.turn:  # otherwise a scan may be adding a file
+                    path, signature = next(iter(files.items()))
+                    del files[path]
+                    before = self._files.get(path)
+                reading = await asyncio.to_thread(self._read, path, signature)
+                async with self._ledger.turn:
+                    self._batch.put(await asyncio.to_thread(self._accept_late, path, reading, before))
+
+    def _accept_late(self, path: str, reading: _Reading | None, before: folders.Signature | None) -> list[Edit]:
+        """Accept a file that was read while the others were being scanned, unless it has been scanned again since.
+
+        `before` is the signature of the file that was in force when the reading began.
+        """
+        if self._files.get(path) != before or folders.is_linked(path, self.folder):
+            self._decoder.forget(path)
+            return []
+        return self._accept(path, reading if folders.sign(path) is not None else None)
 
     # -- scanning ------------------------------------------------------------------------------------------------------
 
@@ -148,7 +195,7 @@ class FileSource:
     def _scan_file(self, path: str) -> list[Edit]:
         if folders.is_linked(path, self.folder):
             return self._forget(path)
-        return self._read(path, folders.sign(path) or UNKNOWN)
+        return self._scan_changed(path, folders.sign(path) or UNKNOWN)
 
     def _scan_unreadable(self) -> list[Edit]:
         """Retry reading unreadable files and folders, and return the edits."""
@@ -183,7 +230,7 @@ class FileSource:
             edits += self._forget(path)
         for path in sorted(signatures):
             if self._files.get(path) != signatures[path]:
-                edits += self._read(path, signatures[path])
+                edits += self._scan_changed(path, signatures[path])
         return edits
 
     def _note_faults(self, top: str, faults: Mapping[str, OSError]) -> list[Edit]:
@@ -234,24 +281,44 @@ class FileSource:
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    def _read(self, path: str, signature: folders.Signature) -> list[Edit]:
-        """Read a file and return its edits. If it cannot be read or parsed, its last valid objects stay in force."""
-        self._unreadable_files.discard(path)
+    def _scan_changed(self, path: str, signature: folders.Signature) -> list[Edit]:
+        """Read a changed file and return its edits. If the file is large, note it to be read apart."""
+        if self._large is not None and signature.size >= _LARGE:
+            self._large[path] = signature
+            return []
+        return self._accept(path, self._read(path, signature))
+
+    def _read(self, path: str, signature: folders.Signature) -> _Reading | None:
+        """Read and decode a file. Return None if there is no file at this path."""
         try:
             data, signature = read_file(path, self._limit)
-            decoded = self._decoder.read(path, data)
+            documents = self._decoder.read(path, data)
         except (FileNotFoundError, NotADirectoryError, NoFile):
-            return self._absent(path)
-        except OSError as fault:  # it may become readable without a notification
-            self._unreadable_files.add(path)
-            return self._failed(path, UNKNOWN, "unreadable-file", fault.strerror or str(fault))
+            return None
+        except OSError as fault:
+            return _Reading(UNKNOWN, [], "unreadable-file", fault.strerror or str(fault))
         except TooLarge as fault:
-            return self._failed(path, signature, "file-too-large", str(fault))
+            return _Reading(signature, [], "file-too-large", str(fault))
         except SyntaxFault as fault:
-            return self._failed(path, signature, "syntax-error", str(fault), fault.line)
+            return _Reading(signature, [], "syntax-error", str(fault), fault.line)
         except Exception as fault:  # an internal error or lack of memory must not affect other files
             _log.error("cannot decode %s", printable_path(path), exc_info=True)
-            return self._failed(path, signature, "internal-error", f"{type(fault).__name__}: {fault}")
+            return _Reading(signature, [], "internal-error", f"{type(fault).__name__}: {fault}")
+        return _Reading(signature, documents)
+
+    def _accept(self, path: str, reading: _Reading | None) -> list[Edit]:
+        """Replace the objects of a file with those that were read, and return the edits.
+
+        If the file cannot be read or parsed, its last valid objects stay in force.
+        """
+        self._unreadable_files.discard(path)
+        if reading is None:
+            return self._absent(path)
+        signature, decoded, code, message, line = reading
+        if code == "unreadable-file":  # it may become readable without a notification
+            self._unreadable_files.add(path)
+        if code:
+            return self._failed(path, signature, code, message, line)
         _log.debug("read %s: %d documents", printable_path(path), len(decoded))
         refused = {row for part in decoded for row in part.refused}
         edits = self._restore(path) if refused else []

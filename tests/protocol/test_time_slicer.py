@@ -83,3 +83,48 @@ async def test_batches_double_while_rounds_are_short(
         rounds.pop()()
     assert rounds == []
     await asyncio.gather(*tasks[:195])
+
+
+async def _compute(slicer: TimeSlicer, name: str, taken: float, order: list[str]) -> None:
+    with slicer.serving():
+        await slicer.pause(taken)
+        order.append(name)
+
+
+async def test_long_computations_resume_when_nothing_else_is_served() -> None:
+    slicer, order = TimeSlicer(1.0, lambda: 0.0), list[str]()
+    await asyncio.wait_for(_compute(slicer, "alone", 1e9, order), 5)
+    with slicer.serving():
+        tasks = [asyncio.create_task(_compute(slicer, name, taken, order)) for name, taken in (("b", 2e9), ("a", 1e9))]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert order == ["alone"]
+    await asyncio.wait_for(asyncio.gather(*tasks), 5)
+    assert order == ["alone", "a", "b"], "the one that has taken least is resumed first"
+
+
+async def test_long_computations_do_not_wait_for_others_without_end() -> None:
+    slicer, order = TimeSlicer(1.0, lambda: 0.0), list[str]()
+    with slicer.serving():
+        await asyncio.wait_for(asyncio.gather(*(_compute(slicer, name, 1e9, order) for name in "ab")), 5)
+    assert order == ["a", "b"]
+
+
+async def test_long_computations_do_not_wait_for_stalled_writes() -> None:
+    slicer, order = TimeSlicer(1.0, lambda: 0.0, lambda: 1), list[str]()
+    with slicer.serving():
+        task = asyncio.create_task(_compute(slicer, "a", 1e9, order))
+        for _ in range(4):
+            await asyncio.sleep(0)
+        assert order == ["a"]
+    await task
+
+
+async def test_cancelled_computation_leaves_its_turn_to_the_next() -> None:
+    slicer, order = TimeSlicer(1.0, lambda: 0.0), list[str]()
+    with slicer.serving():
+        cancelled, other = (asyncio.create_task(_compute(slicer, name, 1e9, order)) for name in ("cancelled", "other"))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        await asyncio.wait_for(other, 5)
+    assert order == ["other"]

@@ -81,7 +81,7 @@ class Pusher:
         self._on_written, self._on_derivations, self._on_push = on_written, on_derivations, on_push
         self.write_limiter, self.tcp_connections = WriteLimiter(limits), TcpConnections()
         self._checked_at: float | None = None
-        self._time_slicer = TimeSlicer()
+        self._time_slicer = TimeSlicer(count_stalled=self.write_limiter.count_stalled)
         self._messages = MessageCache()
         self.secret_report = SecretReport(metrics)
         self._held_connections: dict[Connection, None] = {}
@@ -94,20 +94,25 @@ class Pusher:
             await connection.changed.wait()
             if connection.finished:
                 return
-            await self._time_slicer.wait_turn()
-            if connection.finished:  # while it waited for its turn
-                return
-            since, reasons = connection.begin(), connection.reasons
-            self._metrics.dequeued(time.monotonic() - since, reasons)
-            has_written = False
-            while connection.messages and not connection.finished:
-                await self._write_message(connection, connection.messages.popleft(), write)
-            while not connection.finished and await self._write_next(connection, write):
-                has_written = True
-            connection.end_processing()
-            self._discovery.count_response(connection)
-            if has_written:
-                self._metrics.converged(time.monotonic() - since)
+            with self._time_slicer.serving():
+                await self._time_slicer.wait_turn()
+                if connection.finished:  # while it waited for its turn
+                    return
+                await self._write_all(connection, write)
+
+    async def _write_all(self, connection: Connection, write: WriteBytes) -> None:
+        """Write the responses that a connection lacks."""
+        since, reasons = connection.begin(), connection.reasons
+        self._metrics.dequeued(time.monotonic() - since, reasons)
+        has_written = False
+        while connection.messages and not connection.finished:
+            await self._write_message(connection, connection.messages.popleft(), write)
+        while not connection.finished and await self._write_next(connection, write):
+            has_written = True
+        connection.end_processing()
+        self._discovery.count_response(connection)
+        if has_written:
+            self._metrics.converged(time.monotonic() - since)
 
     def release_soon(self, connection: Connection) -> None:
         """Release the held endpoints of a connection after `HOLD` to 2 * `HOLD` seconds, unless a request releases them
@@ -183,17 +188,17 @@ class Pusher:
         """
 
         db = self._discovery.db
-        runs = db.runs
+        runs, resumed_at, taken = db.runs, time.monotonic(), 0.0
 
         def read() -> Response | None:
             return None if connection.finished else self._discovery.next_response(connection)
 
         async def pause() -> None:
-            nonlocal runs
+            nonlocal runs, resumed_at, taken
             self._on_derivations(connection.deliveries.event, db.runs - runs)
-            await asyncio.sleep(0)
-            await self._time_slicer.wait_turn()
-            runs = db.runs
+            taken += time.monotonic() - resumed_at
+            await self._time_slicer.pause(taken)
+            runs, resumed_at = db.runs, time.monotonic()
 
         response = await in_slices(db, read, pause)
         if db.runs != runs:

@@ -38,6 +38,8 @@ MEGABYTE = 1 << 20
 HTTP_PORTS = {"8080": "httpAddr", "15014": "monitoringAddr", "15017": "httpsAddr"}
 SILENT_PORTS = {**HTTP_PORTS, "15010": "grpcAddr", "15012": "secureGRPCAddr"}
 SILENT_CONNECTIONS = 900
+NOTICED = 0.6
+"""Seconds after which a changed file has been noticed, also among many other changes."""
 Attack = Callable[[], Awaitable[None]]
 
 
@@ -170,8 +172,10 @@ class Plane(ControlPlane):
             match entrance:
                 case "file" | "apiserver":
                     self.write(value if isinstance(value, str) else json.dumps(value))
+                    await asyncio.sleep(NOTICED)
                 case "overlay":
                     self.write(gateway_with_overlay(value))
+                    await asyncio.sleep(NOTICED)
                 case "/validate" | "/inject":
                     await self._post(entrance, json.dumps(review(value)).encode())
                 case "15010" | "15012 xDS":

@@ -54,10 +54,11 @@ class _Reading(NamedTuple):
 class FileSource:
     """Reads the files of a folder into a batch. Call `load_initial` once, then `start`, and finally `stop`.
 
-    After `start`, files are read and decoded in background threads: one reads the small files of one scan at a time, and
-    another one large file at a time, so that small files do not wait for large ones. All edits of the small files of a
-    scan are put into the batch together. Files larger than `limit` bytes are not read. `state` is the folder that stores
-    the last valid objects of invalid files, so that they survive a restart. If `state` is "", they are not stored.
+    After `start`, files are read and decoded in background threads: one reads the small files of one scan at a time,
+    and another one large file at a time, so that small files do not wait for large ones. All edits of the small files
+    of a scan are put into the batch together. Files larger than `limit` bytes are not read. `state` is the folder that
+    stores the last valid objects of invalid files, so that they survive a restart. If `state` is "", they are not
+    stored.
     """
 
     def __init__(

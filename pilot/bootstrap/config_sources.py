@@ -111,6 +111,7 @@ class ConfigSources:
             target.catalogue,
             ingest.largest_file,
             ingest.state_dir,
+            target.parser,
         )
 
     def _server(self, source: ConfigSource, place: str, rank: int) -> tuple[McpSource, stream.McpStream]:

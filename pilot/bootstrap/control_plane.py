@@ -59,6 +59,7 @@ from pilot.ingest.batch import Batch, Clock, Commit, Timer
 from pilot.ingest.checking import Checking
 from pilot.ingest.cluster.watched_kinds import read_kinds
 from pilot.ingest.decode import DocumentOrigin
+from pilot.ingest.files.chunk_parser import ChunkParser, build_workers
 from pilot.ingest.files.config_folders import ConfigFolder, parse_config_folders
 from pilot.ingest.files.field_lines import find_lines
 from pilot.ingest.files.file_source import FileSource
@@ -221,8 +222,10 @@ class ControlPlane:
         )
         local_cluster = settings.mesh.registry.cluster_id
         self._rollouts = Rollouts(self.db, ledger, self._batch, local_cluster)
+        self._parse_workers = build_workers()
+        self._parser = ChunkParser(self._parse_workers)
         self.files = tuple(self._file_source(ledger, rank, folder) for rank, folder in enumerate(folders))
-        target = IngestTarget(self.db, self._catalogue, self._batch, ledger, self.problems, self.metrics)
+        target = IngestTarget(self.db, self._catalogue, self._batch, ledger, self.problems, self.metrics, self._parser)
         run_remote = self._run_remote_controllers if settings.kubernetes.external else None
         self.api_servers = (
             ApiServers(credentials, settings, target, KUBERNETES_RANK, self._aliases, run_remote)
@@ -381,6 +384,7 @@ class ControlPlane:
             self._catalogue,
             ingest.largest_file,
             ingest.state_dir,
+            self._parser,
         )
 
     def _build_in_memory_registration(self, ledger: Ledger) -> InMemoryRegistration | None:
@@ -463,6 +467,7 @@ class ControlPlane:
             yield self._port("webhooks", self.webhooks.build_port(self.addresses.webhooks, lambda: self.ready))
         if (registration := self._in_memory_registration) is not None:
             yield Part("workload registration", registration.start, registration.stop)
+        yield Part("the parsers of large files", stop=self._parse_workers.stop)
         yield Part("the watch of the mesh config", mesh_files.start, mesh_files.stop)
         for files in self.files:
             yield Part(f"the watch of {files.folder}", files.start, files.stop)

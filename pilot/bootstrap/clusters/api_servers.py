@@ -24,6 +24,7 @@ from pilot.ingest.cluster.remote_cluster import RemoteCluster
 from pilot.ingest.cluster.remote_clusters import Options, RemoteClusters
 from pilot.ingest.cluster.start_budget import StartBudget
 from pilot.ingest.decode import DocumentOrigin
+from pilot.ingest.files.chunk_parser import ChunkParser
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.object_decoder import LONGEST_WAIT, PROGRAM, ObjectDecoder
 from pilot.ingest.problems import ProblemStore
@@ -94,7 +95,10 @@ class _Secret(msgspec.Struct):
 
 
 class IngestTarget(NamedTuple):
-    """Destination of the objects that are read. `catalogue` contains the kinds to read, from any source."""
+    """Destination of the objects that are read.
+
+    `catalogue` contains the kinds to read, from any source. `parser` parses large files.
+    """
 
     mesh: Mesh
     catalogue: Catalogue
@@ -102,6 +106,7 @@ class IngestTarget(NamedTuple):
     ledger: Ledger
     problems: ProblemStore
     metrics: Metrics
+    parser: ChunkParser | None = None
 
 
 class ApiServers:

@@ -10,8 +10,9 @@ import msgspec
 from pilot.config.catalogue import Catalogue
 from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.ingest.decode import Decoded, DocumentOrigin, decode_document
+from pilot.ingest.files.chunk_parser import NOTHING, Parsed
 from pilot.ingest.files.chunks import Chunk, split
-from pilot.ingest.files.documents import Document, read_chunk, read_json
+from pilot.ingest.files.documents import Document, SyntaxFault, read_chunk, read_json
 from pilot.lib.text import printable_path
 
 
@@ -29,22 +30,34 @@ class FileDecoder:
         self._origin, self._catalogue = origin, catalogue
         self._last: dict[str, DecodedFile] = {}
 
-    def read(self, path: str, data: bytes) -> list[Decoded]:
-        """Return the decoded documents of a file, in order. Raise SyntaxFault if one of them is invalid."""
+    def changed_chunks(self, path: str, data: bytes) -> list[Chunk]:
+        """Return the chunks of a YAML file that differ from those at the last call of `read`."""
+        if path.endswith(".json"):
+            return []
+        last = self._last.get(path)
+        return [chunk for chunk in split(data) if last is None or _digest(chunk) not in last.chunks]
+
+    def read(self, path: str, data: bytes, parsed: Parsed = NOTHING) -> list[Decoded]:
+        """Return the decoded documents of a file, in order. Raise SyntaxFault if one of them is invalid.
+
+        `parsed` contains chunks that have been parsed before.
+        """
         file = printable_path(path)
         if path.endswith(".json"):
             return [self._decode(file, document) for document in read_json(data)]
         chunks = list(split(data))
         if len(chunks) < 2:  # a file with one object is decoded as a whole
             self.forget(path)
-            return [decoded for chunk in chunks for decoded in self._decode_chunk(file, chunk)]
+            return [decoded for chunk in chunks for decoded in self._decode_chunk(file, chunk, parsed)]
         last, decoded_file = self._last.get(path), DecodedFile()
         documents: list[Decoded] = []
         for chunk in chunks:
-            digest = hashlib.blake2b(chunk.text, digest_size=16).digest()
+            digest = _digest(chunk)
             previous = last.chunks.get(digest) if last is not None else None
             decoded = (
-                self._decode_chunk(file, chunk) if previous is None else _moved(previous[1], chunk.lines - previous[0])
+                self._decode_chunk(file, chunk, parsed)
+                if previous is None
+                else _moved(previous[1], chunk.lines - previous[0])
             )
             decoded_file.chunks[digest] = chunk.lines, decoded
             documents += decoded
@@ -55,8 +68,11 @@ class FileDecoder:
         """Discard the cached results of a file."""
         self._last.pop(path, None)
 
-    def _decode_chunk(self, file: str, chunk: Chunk) -> list[Decoded]:
-        return [self._decode(file, document) for document in read_chunk(chunk)]
+    def _decode_chunk(self, file: str, chunk: Chunk, parsed: Parsed) -> list[Decoded]:
+        documents = parsed.get(chunk)
+        if isinstance(documents, SyntaxFault):
+            raise documents
+        return [self._decode(file, document) for document in (read_chunk(chunk) if documents is None else documents)]
 
     def _decode(self, file: str, document: Document) -> Decoded:
         decoded = decode_document(document.plain, file, document.line_of, self._origin, self._catalogue)
@@ -64,6 +80,10 @@ class FileDecoder:
             subject = next((e.object.ref for e in decoded.entries), ObjectRef())
             decoded = decoded._replace(problems=(*decoded.problems, *repeated_keys(document, subject, file)))
         return decoded
+
+
+def _digest(chunk: Chunk) -> bytes:
+    return hashlib.blake2b(chunk.text, digest_size=16).digest()
 
 
 def _moved(documents: list[Decoded], lines: int) -> list[Decoded]:

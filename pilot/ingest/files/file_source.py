@@ -6,7 +6,7 @@ import asyncio
 import collections
 import contextlib
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pilot.config.catalogue import CATALOGUE, Catalogue
@@ -15,6 +15,8 @@ from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.ingest.batch import Batch
 from pilot.ingest.decode import OWN, Decoded, DocumentOrigin, Row
 from pilot.ingest.files import folder as folders
+from pilot.ingest.files.chunk_parser import NOTHING, ChunkParser, Parsed
+from pilot.ingest.files.chunks import Chunk
 from pilot.ingest.files.documents import SyntaxFault
 from pilot.ingest.files.file_decoder import FileDecoder
 from pilot.ingest.files.file_io import LARGEST, NoFile, TooLarge, read_file
@@ -58,7 +60,7 @@ class FileSource:
     and another one large file at a time, so that small files do not wait for large ones. All edits of the small files
     of a scan are put into the batch together. Files larger than `limit` bytes are not read. `state` is the folder that
     stores the last valid objects of invalid files, so that they survive a restart. If `state` is "", they are not
-    stored.
+    stored. `parser` parses large files; if it is None, the threads do.
     """
 
     def __init__(
@@ -70,10 +72,11 @@ class FileSource:
         catalogue: Catalogue = CATALOGUE,
         limit: int = LARGEST,
         state: str = "",
+        parser: ChunkParser | None = None,
     ) -> None:
         self.folder = os.path.abspath(folder)
         self._batch, self._ledger, self._limit = batch, ledger, limit
-        self._decoder = FileDecoder(origin, catalogue)
+        self._decoder, self._parser = FileDecoder(origin, catalogue), parser
         self._last_good = LastGood(state, self.folder, catalogue)
         self._restored: dict[str, dict[Row, ObjectRef]] = {}
         self._files: dict[str, folders.Signature] = {}
@@ -162,9 +165,25 @@ class FileSource:
                     path, signature = next(iter(files.items()))
                     del files[path]
                     before = self._files.get(path)
-                reading = await asyncio.to_thread(self._read, path, signature)
-                async with self._ledger.turn:
-                    self._batch.put(await asyncio.to_thread(self._accept_late, path, reading, before))
+                try:
+                    reading = await asyncio.to_thread(self._read, path, signature, await self._parse(path))
+                    async with self._ledger.turn:
+                        self._batch.put(await asyncio.to_thread(self._accept_late, path, reading, before))
+                except Exception:  # an internal error must not end the watch
+                    _log.error("cannot read %s", printable_path(path), exc_info=True)
+
+    async def _parse(self, path: str) -> Parsed:
+        """Return the changed chunks of a large file, as far as worker processes have parsed them."""
+        if self._parser is None:
+            return NOTHING
+        return await self._parser.parse(self.folder, await asyncio.to_thread(self._changed_chunks, path))
+
+    def _changed_chunks(self, path: str) -> Sequence[Chunk]:
+        try:
+            data, _ = read_file(path, self._limit)
+            return self._decoder.changed_chunks(path, data)
+        except (OSError, TooLarge):
+            return ()
 
     def _accept_late(self, path: str, reading: _Reading | None, before: folders.Signature | None) -> list[Edit]:
         """Accept a file that was read while the others were being scanned, unless it has been scanned again since.
@@ -289,11 +308,14 @@ class FileSource:
             return []
         return self._accept(path, self._read(path, signature))
 
-    def _read(self, path: str, signature: folders.Signature) -> _Reading | None:
-        """Read and decode a file. Return None if there is no file at this path."""
+    def _read(self, path: str, signature: folders.Signature, parsed: Parsed = NOTHING) -> _Reading | None:
+        """Read and decode a file. Return None if there is no file at this path.
+
+        `parsed` contains chunks that have been parsed before.
+        """
         try:
             data, signature = read_file(path, self._limit)
-            documents = self._decoder.read(path, data)
+            documents = self._decoder.read(path, data, parsed)
         except (FileNotFoundError, NotADirectoryError, NoFile):
             return None
         except OSError as fault:

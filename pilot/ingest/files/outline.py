@@ -44,7 +44,7 @@ class Outline:
             place = _find_place(inside, key or name)
             if place is None:
                 break
-            line, inside = place if isinstance(place, tuple) else (place, None)
+            line, inside = (place, None) if isinstance(place, int) else place
         return line
 
 

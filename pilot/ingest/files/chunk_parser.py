@@ -49,8 +49,9 @@ class _EncodedOutline(Outline):
         self._data: bytes | None = data
 
     def inside(self) -> Inside:
-        if self._data is not None:
-            self._data, self._inside = None, msgspec.msgpack.decode(self._data)
+        data, self._data = self._data, None
+        if data is not None:
+            self._inside = msgspec.msgpack.decode(data)
         return self._inside
 
 

@@ -234,6 +234,7 @@ def test_server_name_comes_from_the_tls_settings() -> None:
 ENTRY, SECRET = GroupKind("networking.istio.io", "ServiceEntry"), GroupKind("", "Secret")
 WORKLOAD = GroupKind("networking.istio.io", "WorkloadEntry")
 KINDS = [SimpleNamespace(id=kind, is_over_xds=kind != SECRET) for kind in (ENTRY, SECRET, WORKLOAD)]
+PARSER: Any = object()
 
 
 def ledger_source(rank: int, name: str) -> tuple[str, int, str]:
@@ -245,7 +246,7 @@ def target() -> IngestTarget:
     mesh: Any = object()
     batch: Any = object()
     kinds: Any = KINDS
-    return IngestTarget(mesh, kinds, batch, ledger, ProblemStore(), Metrics())
+    return IngestTarget(mesh, kinds, batch, ledger, ProblemStore(), Metrics(), PARSER)
 
 
 class Sources:
@@ -300,7 +301,7 @@ def test_folder_source_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     sources.open("fs:///folder")
     origin = DocumentOrigin("east", True, "blue")
     assert sources.journal.args_of("FileSource") == [
-        ("/folder", sources.target.batch, ("part", 100, "/folder"), origin, KINDS, 77, "/state")
+        ("/folder", sources.target.batch, ("part", 100, "/folder"), origin, KINDS, 77, "/state", PARSER)
     ]
 
 

@@ -260,9 +260,9 @@ def test_only_changed_files_are_read_again(tmp_path: pathlib.Path, monkeypatch: 
     reads: list[str] = []
     read_original = FileDecoder.read
 
-    def record(reader: FileDecoder, path: str, data: bytes) -> list[Decoded]:
+    def record(reader: FileDecoder, path: str, *args: Any) -> list[Decoded]:
         reads.append(os.path.basename(path))
-        return read_original(reader, path, data)
+        return read_original(reader, path, *args)
 
     monkeypatch.setattr(FileDecoder, "read", record)
     files.source.rescan()

@@ -149,7 +149,8 @@ class Collection(Generic[K, R]):
         return self._rows(db).by_key.get(key)
 
     def _read_bucket(self, db: Database, index: str, bucket: Hashable) -> tuple[K, ...]:
-        return self._join(db, self.table(db).keys(index, bucket), self._rows(db).buckets.get((index, bucket), ()))
+        own = self.table(db).keys_for(self._bucket, index, bucket)
+        return self._join(db, own, self._rows(db).buckets.get((index, bucket), ()))
 
     def _read_held(self, db: Database, index: str) -> tuple[Any, ...]:
         derived = {

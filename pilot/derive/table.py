@@ -40,6 +40,7 @@ class Table(Generic[K, R]):
         self._bucket: Derived[Any, tuple[K, ...]] = _Input(self._read_bucket, hub=True)
         self._held: Derived[Any, tuple[Any, ...]] = _Input(self._read_buckets, hub=True)
         self._every: Derived[Any, tuple[K, ...]] = _Input(self._read_all, hub=True)
+        self._bucket_readers: tuple[Derived[Any, Any], ...] = (self._bucket,)
         self._row.__name__, self._bucket.__name__, self._held.__name__, self._every.__name__ = (
             name,
             f"{name} by",
@@ -55,6 +56,13 @@ class Table(Generic[K, R]):
     def keys(self, index: str, bucket: Hashable) -> tuple[K, ...]:
         """Return the sorted keys of the rows in a bucket of an index."""
         return self._bucket(self._db, index, bucket)
+
+    def keys_for(self, reader: Derived[Any, Any], index: str, bucket: Hashable) -> tuple[K, ...]:
+        """Return what `keys` returns to a reader with the same arguments. Changes mark the reader's node directly, which
+        saves a node for each bucket."""
+        if reader not in self._bucket_readers:
+            self._bucket_readers += (reader,)
+        return self._read_bucket(self._db, index, bucket)
 
     def buckets(self, index: str) -> tuple[Any, ...]:
         """Return the sorted, non-empty buckets of an index."""
@@ -113,13 +121,17 @@ class Table(Generic[K, R]):
                 if not buckets[bucket]:
                     del buckets[bucket]
                     self._db.touch(self._held, (name,), todo)
-                self._db.touch(self._bucket, (name, bucket), todo)
+                self._touch_bucket((name, bucket), todo)
             for bucket in after - before:
                 if bucket not in buckets:
                     buckets[bucket] = set()
                     self._db.touch(self._held, (name,), todo)
                 buckets[bucket].add(key)
-                self._db.touch(self._bucket, (name, bucket), todo)
+                self._touch_bucket((name, bucket), todo)
+
+    def _touch_bucket(self, at: tuple[str, Hashable], todo: list[Node]) -> None:
+        for reader in self._bucket_readers:
+            self._db.touch(reader, at, todo)
 
     def _read_row(self, db: Database, key: K) -> R | None:
         return self._rows.get(key)

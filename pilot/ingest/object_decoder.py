@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from pilot.config.kind import AnyKind, accept_any
-from pilot.config.kinds.istio import ENVOY_FILTER
+from pilot.config.kinds.istio import ENVOY_FILTER, TELEMETRY
 from pilot.config.problem import ObjectRef, Problem, error
 from pilot.ingest.decode import Decoded, DocumentOrigin, Row, decode_object
 from pilot.ingest.object_check import CheckJob, CheckResult
@@ -27,8 +27,9 @@ T = TypeVar("T")
 PROGRAM = "pilot.ingest.object_check"
 LARGE = 64 << 10
 """Size in bytes of a large object. The decoding of a smaller object takes at most 20 ms."""
-LARGE_ENVOY_FILTER = 5 << 10
-"""Size in bytes of a large EnvoyFilter. Each of its values is compared with Envoy's API."""
+_LARGE_OF_KIND = {ENVOY_FILTER.id: 5 << 10, TELEMETRY.id: 16 << 10}
+"""Sizes in bytes of large objects of kinds that take longer to check: each value of an EnvoyFilter is compared with
+Envoy's API, and each expression of a Telemetry is parsed."""
 AT_ONCE = 100
 """Number of small objects to decode before other tasks run. This takes about 10 ms."""
 LONGEST_WAIT = 600.0
@@ -40,7 +41,7 @@ _result_decoder = msgspec.msgpack.Decoder(CheckResult)
 
 def large_size(kind: AnyKind) -> int:
     """Return the size in bytes from which an object of a kind is large."""
-    return LARGE_ENVOY_FILTER if kind.id == ENVOY_FILTER.id else LARGE
+    return _LARGE_OF_KIND.get(kind.id, LARGE)
 
 
 class DecodedObject(NamedTuple):

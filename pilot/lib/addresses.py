@@ -8,7 +8,7 @@ import socket
 
 def is_ipv4(text: str) -> bool:
     """Return whether a string is an IPv4 address in dotted decimal notation."""
-    return _parses(socket.AF_INET, text)
+    return text[-1:].isdigit() and _parses(socket.AF_INET, text)
 
 
 def is_ipv6(text: str) -> bool:

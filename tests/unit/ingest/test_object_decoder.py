@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from pilot.config.kinds.istio import ENVOY_FILTER, VIRTUAL_SERVICE
+from pilot.config.kinds.istio import ENVOY_FILTER, TELEMETRY, VIRTUAL_SERVICE
 from pilot.config.kinds.kubernetes import SECRET
 from pilot.ingest.cluster.kube_objects import KubeObjects
 from pilot.ingest.decode import DocumentOrigin, decode_object
@@ -91,6 +91,15 @@ async def test_envoy_filter_is_checked_by_a_worker_unless_it_is_small(values: in
     plain = {"metadata": {"name": NAME.name, "namespace": NAME.namespace}, "spec": {"configPatches": [patch]}}
     jobs = CountingJobs()
     await ObjectDecoder(jobs).decode(ENVOY_FILTER, ORIGIN, NAME, json.dumps(plain).encode())
+    assert bool(jobs.sizes) == is_large
+
+
+@pytest.mark.parametrize(("filters", "is_large"), [(100, False), (500, True)])
+async def test_telemetry_is_checked_by_a_worker_unless_it_is_small(filters: int, is_large: bool) -> None:
+    logging = [{"filter": {"expression": f"response.code >= {number}"}} for number in range(filters)]
+    plain = {"metadata": {"name": NAME.name, "namespace": NAME.namespace}, "spec": {"accessLogging": logging}}
+    jobs = CountingJobs()
+    await ObjectDecoder(jobs).decode(TELEMETRY, ORIGIN, NAME, json.dumps(plain).encode())
     assert bool(jobs.sizes) == is_large
 
 

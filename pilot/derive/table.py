@@ -58,8 +58,10 @@ class Table(Generic[K, R]):
         return self._bucket(self._db, index, bucket)
 
     def keys_for(self, reader: Derived[Any, Any], index: str, bucket: Hashable) -> tuple[K, ...]:
-        """Return what `keys` returns to a reader with the same arguments. Changes mark the reader's node directly, which
-        saves a node for each bucket."""
+        """Return what `keys` returns, to a reader with the same arguments.
+
+        Changes mark the reader's node directly, which saves a node for each bucket.
+        """
         if reader not in self._bucket_readers:
             self._bucket_readers += (reader,)
         return self._read_bucket(self._db, index, bucket)

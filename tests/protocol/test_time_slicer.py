@@ -85,46 +85,52 @@ async def test_batches_double_while_rounds_are_short(
     await asyncio.gather(*tasks[:195])
 
 
-async def _compute(slicer: TimeSlicer, name: str, taken: float, order: list[str]) -> None:
-    with slicer.serving():
-        await slicer.pause(taken)
-        order.append(name)
+class _Clock:
+    """A clock that advances by `step` seconds whenever it is read."""
+
+    def __init__(self, step: float) -> None:
+        self.step, self.time = step, 100.0
+
+    def __call__(self) -> float:
+        self.time += self.step
+        return self.time
 
 
-async def test_long_computations_resume_when_nothing_else_is_served() -> None:
-    slicer, order = TimeSlicer(1.0, lambda: 0.0), list[str]()
-    await asyncio.wait_for(_compute(slicer, "alone", 1e9, order), 5)
-    with slicer.serving():
-        tasks = [asyncio.create_task(_compute(slicer, name, taken, order)) for name, taken in (("b", 2e9), ("a", 1e9))]
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert order == ["alone"]
-    await asyncio.wait_for(asyncio.gather(*tasks), 5)
-    assert order == ["alone", "a", "b"], "the one that has taken least is resumed first"
+async def _pause_all(clock: _Clock, *taken: float) -> list[tuple[float, float]]:
+    """Return the time that each computation had taken, and the seconds until it was resumed, in the order of
+    resumption."""
+    slicer, started, resumed = TimeSlicer(1e9, clock), clock.time, list[tuple[float, float]]()
+
+    async def compute(seconds: float) -> None:
+        await slicer.pause(seconds)
+        resumed.append((seconds, clock.time - started))
+
+    await asyncio.wait_for(asyncio.gather(*map(compute, taken)), 20)
+    return resumed
 
 
-async def test_long_computations_do_not_wait_for_others_without_end() -> None:
-    slicer, order = TimeSlicer(1.0, lambda: 0.0), list[str]()
-    with slicer.serving():
-        await asyncio.wait_for(asyncio.gather(*(_compute(slicer, name, 1e9, order) for name in "ab")), 5)
-    assert order == ["a", "b"]
+@pytest.mark.parametrize(("taken", "pause"), [(0.012, 0.003), (0.08, 0.02), (1.0, 0.04), (1e9, 0.04)])
+async def test_long_computation_pauses_while_the_event_loop_is_busy(taken: float, pause: float) -> None:
+    [(_, waited)] = await _pause_all(_Clock(0.001), taken)
+    assert pause <= waited < pause + 0.005
 
 
-async def test_long_computations_do_not_wait_for_stalled_writes() -> None:
-    slicer, order = TimeSlicer(1.0, lambda: 0.0, lambda: 1), list[str]()
-    with slicer.serving():
-        task = asyncio.create_task(_compute(slicer, "a", 1e9, order))
-        for _ in range(4):
-            await asyncio.sleep(0)
-        assert order == ["a"]
-    await task
+async def test_long_computation_is_resumed_at_once_if_the_event_loop_is_idle() -> None:
+    [(_, waited)] = await _pause_all(_Clock(0.0001), 1e9)
+    assert waited < 0.001
 
 
-async def test_cancelled_computation_leaves_its_turn_to_the_next() -> None:
-    slicer, order = TimeSlicer(1.0, lambda: 0.0), list[str]()
-    with slicer.serving():
-        cancelled, other = (asyncio.create_task(_compute(slicer, name, 1e9, order)) for name in ("cancelled", "other"))
-        await asyncio.sleep(0)
-        cancelled.cancel()
-        await asyncio.wait_for(other, 5)
-    assert order == ["other"]
+async def test_computation_that_has_taken_least_is_resumed_first() -> None:
+    resumed = await _pause_all(_Clock(0.001), 3.0, 1.0, 2.0)
+    assert [taken for taken, _ in resumed] == [1.0, 2.0, 3.0]
+    assert [round(waited, 2) for _, waited in resumed] == [0.04, 0.08, 0.12], "they share the time"
+
+
+async def test_cancelled_computation_is_not_resumed() -> None:
+    clock = _Clock(0.001)
+    slicer = TimeSlicer(1e9, clock)
+    cancelled, other = asyncio.create_task(slicer.pause(1.0)), asyncio.create_task(slicer.pause(2.0))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    await asyncio.wait_for(other, 20)
+    assert clock.time < 100.06

@@ -81,7 +81,7 @@ class Pusher:
         self._on_written, self._on_derivations, self._on_push = on_written, on_derivations, on_push
         self.write_limiter, self.tcp_connections = WriteLimiter(limits), TcpConnections()
         self._checked_at: float | None = None
-        self._time_slicer = TimeSlicer(count_stalled=self.write_limiter.count_stalled)
+        self._time_slicer = TimeSlicer()
         self._messages = MessageCache()
         self.secret_report = SecretReport(metrics)
         self._held_connections: dict[Connection, None] = {}
@@ -94,25 +94,20 @@ class Pusher:
             await connection.changed.wait()
             if connection.finished:
                 return
-            with self._time_slicer.serving():
-                await self._time_slicer.wait_turn()
-                if connection.finished:  # while it waited for its turn
-                    return
-                await self._write_all(connection, write)
-
-    async def _write_all(self, connection: Connection, write: WriteBytes) -> None:
-        """Write the responses that a connection lacks."""
-        since, reasons = connection.begin(), connection.reasons
-        self._metrics.dequeued(time.monotonic() - since, reasons)
-        has_written = False
-        while connection.messages and not connection.finished:
-            await self._write_message(connection, connection.messages.popleft(), write)
-        while not connection.finished and await self._write_next(connection, write):
-            has_written = True
-        connection.end_processing()
-        self._discovery.count_response(connection)
-        if has_written:
-            self._metrics.converged(time.monotonic() - since)
+            await self._time_slicer.wait_turn()
+            if connection.finished:  # while it waited for its turn
+                return
+            since, reasons = connection.begin(), connection.reasons
+            self._metrics.dequeued(time.monotonic() - since, reasons)
+            has_written = False
+            while connection.messages and not connection.finished:
+                await self._write_message(connection, connection.messages.popleft(), write)
+            while not connection.finished and await self._write_next(connection, write):
+                has_written = True
+            connection.end_processing()
+            self._discovery.count_response(connection)
+            if has_written:
+                self._metrics.converged(time.monotonic() - since)
 
     def release_soon(self, connection: Connection) -> None:
         """Release the held endpoints of a connection after `HOLD` to 2 * `HOLD` seconds, unless a request releases them

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import heapq
 import itertools
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
+PAUSE_PART = 4
+"""The part of its time that a long computation pauses: one of 40 ms pauses for 10 ms."""
 LONGEST_PAUSE = 0.04
 """Maximum number of seconds between two slices of long computations."""
-PAUSE_PART = 4
-"""The part of the time of a computation that it pauses: a computation of 40 ms pauses for 10 ms."""
-
-
-def count_none() -> int:
-    """Return 0."""
-    return 0
+IDLE = 0.0005
+"""Maximum number of seconds of an iteration in which the event loop has little else to do."""
 
 
 class TimeSlicer:
@@ -27,26 +23,20 @@ class TimeSlicer:
     After `slice_seconds`, the remaining tasks wait for a later iteration. Requests are therefore read, and /ready is
     answered, while the configurations of many proxies are computed.
 
-    A long computation pauses after each slice while other connections are being served, so that their responses do not
-    wait for it. The longer it has already taken, the longer it pauses, and the computation that has taken least is
-    resumed first. `count_stalled` returns the number of served connections that are not waited for.
+    A long computation pauses after each slice while the event loop is busy, so that the responses of other connections
+    do not wait for it. The longer it has taken, the longer it pauses. The computation that has taken least is resumed
+    first.
     """
 
-    def __init__(
-        self,
-        slice_seconds: float = 0.01,
-        now: Callable[[], float] = time.monotonic,
-        count_stalled: Callable[[], int] = count_none,
-    ) -> None:
-        self._slice_seconds, self._now, self._count_stalled = slice_seconds, now, count_stalled
-        self._served = 0
-        self._paused: list[tuple[float, int, asyncio.Future[None]]] = []  # a heap
-        self._numbers = itertools.count()
-        self._resume_timer: asyncio.TimerHandle | None = None
+    def __init__(self, slice_seconds: float = 0.01, now: Callable[[], float] = time.monotonic) -> None:
+        self._slice_seconds, self._now = slice_seconds, now
         self._slice_ends_at = 0.0
         self._is_scheduled = False
         self._batch_size = 1
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self._paused: list[tuple[float, int, asyncio.Future[None]]] = []  # a heap
+        self._numbers = itertools.count()
+        self._resumed_at = self._last_iteration = 0.0
 
     async def wait_turn(self) -> None:
         """Wait until it is the caller's turn to use the event loop."""
@@ -57,58 +47,36 @@ class TimeSlicer:
             self._waiting.append(turn)
             await turn
 
-    @contextlib.contextmanager
-    def serving(self) -> Iterator[None]:
-        """Count a connection as being served."""
-        self._served += 1
-        try:
-            yield
-        finally:
-            self._leave()
-
     async def pause(self, taken: float) -> None:
-        """Interrupt the computation for a connection that is being served. It has taken `taken` seconds so far."""
-        self._leave()
-        try:
-            if self._is_busy:
-                turn = asyncio.get_running_loop().create_future()
-                heapq.heappush(self._paused, (taken, next(self._numbers), turn))
-                self._schedule_resumption()
-                await turn
-            else:
-                await asyncio.sleep(0)
-        finally:
-            self._served += 1
+        """Interrupt a computation that has taken `taken` seconds so far."""
+        loop = asyncio.get_running_loop()
+        if not self._paused:
+            self._resumed_at = self._last_iteration = self._now()
+            loop.call_soon(self._check_paused)
+        turn = loop.create_future()
+        heapq.heappush(self._paused, (taken, next(self._numbers), turn))
+        await turn
         await self.wait_turn()
 
-    @property
-    def _is_busy(self) -> bool:
-        """Return whether connections are being served whose computations are not paused."""
-        return self._served > self._count_stalled()
-
-    def _leave(self) -> None:
-        self._served -= 1
-        if self._paused and not self._is_busy:
+    def _check_paused(self) -> None:
+        """Resume a paused computation if the last iteration was idle, or if the pause is over. This runs in each
+        iteration while computations are paused."""
+        now = self._now()
+        pause = min(self._paused[0][0] / PAUSE_PART, LONGEST_PAUSE)
+        if now - self._last_iteration <= IDLE or now - self._resumed_at >= pause:
             self._resume()
-
-    def _schedule_resumption(self) -> None:
-        if self._paused and self._resume_timer is None:
-            taken, _, _ = self._paused[0]
-            self._resume_timer = asyncio.get_running_loop().call_later(
-                min(taken / PAUSE_PART, LONGEST_PAUSE), self._resume
-            )
+            self._resumed_at = now
+        self._last_iteration = now
+        if self._paused:
+            asyncio.get_running_loop().call_soon(self._check_paused)
 
     def _resume(self) -> None:
-        """Resume the paused computation that has taken least."""
-        if self._resume_timer is not None:
-            self._resume_timer.cancel()
-            self._resume_timer = None
+        """Resume the computation that has taken least."""
         while self._paused:
             _, _, turn = heapq.heappop(self._paused)
             if not turn.done():
                 turn.set_result(None)
-                break
-        self._schedule_resumption()
+                return
 
     def _schedule_round(self) -> None:
         self._is_scheduled = True

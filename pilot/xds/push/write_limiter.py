@@ -111,10 +111,6 @@ class WriteLimiter:
         """Return the number of writes that wait for room."""
         return len(self._established) + len(self._trusted) + len(self._unknown)
 
-    def count_stalled(self) -> int:
-        """Return the number of stalled writes."""
-        return sum(write.is_stalled for write in self._writes)
-
     @property
     def patience(self) -> float:
         """Return the age at which a write is considered stalled. It is several times the duration of successful writes,

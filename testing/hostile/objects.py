@@ -133,10 +133,15 @@ def service_entries(c: Choices) -> Plain:
     )
 
 
+MAX_HOSTS = 100_000
+"""Maximum number of hosts of several ServiceEntries, which have more bytes than the largest input."""
+
+
 def several_service_entries(c: Choices) -> Plain:
     entry = service_entries(c)
     items = []
-    for n in range(max(1, c.count("entries", 2000))):
+    most = MAX_HOSTS // max(1, len(entry["spec"]["hosts"]))
+    for n in range(max(1, min(c.count("entries", 2000), most))):
         names = [host.replace("h", f"e{n}h", 1) for host in entry["spec"]["hosts"]]
         items.append(
             {

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pilot.config.base import Lenient, Strict, UInt32
 from pilot.config.networking.sidecar import WorkloadSelector
 from pilot.config.networking.workload_entry import WorkloadEntry
+from pilot.config.protocol import parse_protocol
 
 Location = Literal["MESH_EXTERNAL", "MESH_INTERNAL"]
 Resolution = Literal["NONE", "STATIC", "DNS", "DNS_ROUND_ROBIN", "DYNAMIC_DNS"]
@@ -58,11 +59,19 @@ class ServiceEntryStatus(Lenient, frozen=True):
 
 
 CLUSTER_ENDPOINTS = 40
-"""Number of endpoints that are as large as a cluster with its virtual host."""
+"""Number of endpoints that are as large as a cluster with its virtual host or its filter chain."""
+CHAIN_ENDPOINTS = 16
+"""Number of endpoints that are as large as a filter chain."""
 
 
 def count_expanded(entry: ServiceEntry) -> int:
-    """Return the number of endpoints in all clusters of a ServiceEntry. It has a cluster for each host and port, which
-    counts as `CLUSTER_ENDPOINTS`."""
-    endpoints = len(entry.endpoints) * copies(len(entry.endpoints), len(entry.addresses))
-    return len(entry.hosts) * len(entry.ports) * (CLUSTER_ENDPOINTS + endpoints)
+    """Return the number of endpoints in all clusters of a ServiceEntry.
+
+    It has a cluster for each host and port, which counts as `CLUSTER_ENDPOINTS`. Unless the port is HTTP, it also has a
+    filter chain for each address after the first one, which counts as `CHAIN_ENDPOINTS`.
+    """
+    addresses = len(entry.addresses)
+    endpoints = len(entry.endpoints) * copies(len(entry.endpoints), addresses)
+    chains = max(0, addresses - 1) * sum(not parse_protocol(port.protocol).is_http for port in entry.ports)
+    clusters = len(entry.hosts) * len(entry.ports)
+    return clusters * (CLUSTER_ENDPOINTS + endpoints) + len(entry.hosts) * chains * CHAIN_ENDPOINTS

@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+import msgspec
+
 from pilot.config.object import ObjectKey
 from pilot.config.protocol import Protocol
 from pilot.envoy.listener.manager_template import ManagerKey
@@ -97,7 +99,7 @@ def _network(text: str) -> str:
     return "" if text.partition("/")[0] == "0.0.0.0" else str(network)
 
 
-class OutboundListenerKey(NamedTuple):
+class OutboundListenerKey(msgspec.Struct, frozen=True, cache_hash=True):
     """The key of an outbound listener. `unmatched` is the cluster for connections that match no chain."""
 
     binds: tuple[str, ...]

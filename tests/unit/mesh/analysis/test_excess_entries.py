@@ -5,7 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pilot.config.networking.service_entry import CLUSTER_ENDPOINTS
+import pytest
+
+from pilot.config.networking.service_entry import (
+    CHAIN_ENDPOINTS,
+    CLUSTER_ENDPOINTS,
+    ServiceEntry,
+    ServicePort,
+    count_expanded,
+)
 from pilot.config.object import ObjectKey
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.endpoints import endpoints
@@ -52,3 +60,31 @@ def test_newest_entries_of_a_namespace_are_ignored_beyond_the_limit() -> None:
     mesh.set({("networking.istio.io/ServiceEntry", ObjectKey("tenant", "first")): None})
     assert served() == ["second", "third", "fourth", "honest", "small"]
     assert ignored() == []
+
+
+@pytest.mark.parametrize(
+    ("protocols", "expanded"),
+    [
+        (["HTTP"], 10 * CLUSTER_ENDPOINTS),
+        (["TLS"], 10 * (CLUSTER_ENDPOINTS + 4 * CHAIN_ENDPOINTS)),
+        (["tcp", "grpc", ""], 10 * (3 * CLUSTER_ENDPOINTS + 2 * 4 * CHAIN_ENDPOINTS)),
+    ],
+)
+def test_addresses_of_ports_that_are_not_http_count(protocols: list[str], expanded: int) -> None:
+    spec = ServiceEntry(
+        hosts=tuple(f"h{n}.example.com" for n in range(10)),
+        addresses=tuple(f"192.0.{n}.0/24" for n in range(5)),
+        ports=tuple(ServicePort(number, protocol) for number, protocol in enumerate(protocols, 1)),
+    )
+    assert count_expanded(spec) == expanded
+
+
+def test_entries_with_many_filter_chains_are_ignored_beyond_the_limit() -> None:
+    spec = {
+        "hosts": [f"h{n}.example.com" for n in range(25)],
+        "addresses": [f"192.0.{n}.0/24" for n in range(30)],
+        "ports": [{"number": 443 + n, "name": f"tls-{n}", "protocol": "TLS"} for n in range(10)],
+    }
+    mesh = world(*(make("ServiceEntry", name, json.dumps(spec), "tenant", day=day) for name, day in DAYS.items()))
+    ignored = [p.object.name for p in problems_of(mesh) if p.code == "too-large"]
+    assert sorted(ignored) == ["fourth", "third"]

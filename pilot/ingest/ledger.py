@@ -217,6 +217,10 @@ class SourceLedger:
         """Return the objects of a document, including the last valid versions of invalid objects."""
         return self._ledger.objects(self._key(document))
 
+    def is_declared(self, table: str, key: Any) -> bool:
+        """Return whether a document of any source declares a row."""
+        return self._ledger.document_of((table, key)) is not None
+
     def fail(self, document: str, *problems: Problem) -> None:
         """Report that a document cannot be read. Its objects stay in force."""
         self._ledger.fail(self._key(document), *problems)

@@ -58,9 +58,12 @@ class FileSource:
 
     After `start`, files are read and decoded in background threads: one reads the small files of one scan at a time,
     and another one large file at a time, so that small files do not wait for large ones. All edits of the small files
-    of a scan are put into the batch together. Files larger than `limit` bytes are not read. `state` is the folder that
-    stores the last valid objects of invalid files, so that they survive a restart. If `state` is "", they are not
-    stored. `parser` parses large files; if it is None, the threads do.
+    of a scan are put into the batch together. Objects are removed only after the large files that have changed at the
+    same time were read, because an object may have been moved to another file.
+
+    Files larger than `limit` bytes are not read. `state` is the folder that stores the last valid objects of invalid
+    files, so that they survive a restart. If `state` is "", they are not stored. `parser` parses large files; if it is
+    None, the threads do.
     """
 
     def __init__(
@@ -88,6 +91,8 @@ class FileSource:
         self._changes = asyncio.Event()
         self._large: dict[str, folders.Signature] | None = None  # changed large files, if they are read apart
         self._has_large = asyncio.Event()
+        self._large_noted = self._large_read = 0
+        self._removals: collections.deque[tuple[int, list[Edit]]] = collections.deque()
         self._tasks: list[asyncio.Task[None]] = []
 
     def load_initial(self) -> int:
@@ -152,7 +157,7 @@ class FileSource:
                 except Exception:  # an internal error must not end the watch
                     _log.error("cannot scan %s", printable_path(self.folder), exc_info=True)
                     continue
-                self._batch.put(edits)
+                self._put(edits)
             if self._large:
                 self._has_large.set()
 
@@ -168,9 +173,27 @@ class FileSource:
                 try:
                     reading = await asyncio.to_thread(self._read, path, signature, await self._parse(path))
                     async with self._ledger.turn:
-                        self._batch.put(await asyncio.to_thread(self._accept_late, path, reading, before))
+                        self._end_large(await asyncio.to_thread(self._accept_late, path, reading, before))
                 except Exception:  # an internal error must not end the watch
                     _log.error("cannot read %s", printable_path(path), exc_info=True)
+                    self._end_large(())
+
+    def _end_large(self, edits: Iterable[Edit]) -> None:
+        """Put the edits of a large file that has been read."""
+        self._large_read += 1
+        self._put(edits)
+
+    def _put(self, edits: Iterable[Edit]) -> None:
+        """Put edits into the batch, except removals for which large files have yet to be read. Put earlier removals for
+        which they have been read, unless a file declares the objects now."""
+        changes = list(edits)
+        if self._large_read < self._large_noted:
+            self._removals.append((self._large_noted, [edit for edit in changes if edit[2] is None]))
+            changes = [edit for edit in changes if edit[2] is not None]
+        while self._removals and self._removals[0][0] <= self._large_read:
+            _, removals = self._removals.popleft()
+            changes += [(table, key, None) for table, key, _ in removals if not self._ledger.is_declared(table, key)]
+        self._batch.put(changes)
 
     async def _parse(self, path: str) -> Parsed:
         """Return the changed chunks of a large file, as far as worker processes have parsed them."""
@@ -304,6 +327,7 @@ class FileSource:
     def _scan_changed(self, path: str, signature: folders.Signature) -> list[Edit]:
         """Read a changed file and return its edits. If the file is large, note it to be read apart."""
         if self._large is not None and signature.size >= _LARGE:
+            self._large_noted += path not in self._large
             self._large[path] = signature
             return []
         return self._accept(path, self._read(path, signature))

@@ -103,7 +103,14 @@ class Folder:
     def __init__(self, path: pathlib.Path) -> None:
         self.path, self.jobs, self.mesh, self.problems = path, Jobs(), Mesh(), ProblemStore(lambda _: None)
         clock = asyncio.get_running_loop()
-        batch = Batch(self.mesh, clock, parse_duration("5ms"), parse_duration("1s"), lambda _: None)
+        self.commits: list[set[str]] = []
+        batch = Batch(
+            self.mesh,
+            clock,
+            parse_duration("5ms"),
+            parse_duration("1s"),
+            lambda _: self.commits.append(self.services()),
+        )
         ledger = Ledger(self.problems).source(0, "files")
         self.source = FileSource(str(path), batch, ledger, parser=ChunkParser(self.jobs))
         self.source.load_initial()
@@ -172,3 +179,23 @@ async def test_invalid_large_file_is_reported_with_its_line(folder: Folder) -> N
     (problem,) = folder.problems
     assert problem.line == 12
     assert folder.services() == set()
+
+
+@pytest.mark.slow
+async def test_objects_that_move_to_a_large_file_stay_in_force(folder: Folder) -> None:
+    for name in ("moved", "removed"):
+        (folder.path / f"{name}.yaml").write_text(service(name))
+    await folder.until(lambda: folder.services() == {"moved", "removed"})
+    folder.commits.clear()
+    (folder.path / "large.yaml").write_text(large(service("moved"), service("new")))
+    await folder.until(lambda: folder.jobs.count == 1)
+    for name in ("moved", "removed"):
+        (folder.path / f"{name}.yaml").unlink()
+    (folder.path / "small.yaml").write_text(service("small"))
+    await folder.until(lambda: "small" in folder.services())
+    assert folder.services() == {"moved", "removed", "small"}
+    folder.jobs.allowed.set()
+    await folder.until(lambda: folder.services() == {"moved", "new", "small"})
+    assert all("moved" in services for services in folder.commits)
+    (folder.path / "small.yaml").unlink()
+    await folder.until(lambda: folder.services() == {"moved", "new"})

@@ -40,6 +40,8 @@ SILENT_PORTS = {**HTTP_PORTS, "15010": "grpcAddr", "15012": "secureGRPCAddr"}
 SILENT_CONNECTIONS = 900
 NOTICED = 0.6
 """Seconds after which a changed file has been noticed, also among many other changes."""
+PARSED_IN_A_SECOND = 500_000
+"""Number of bytes of a file that are parsed in a second while the machine is busy."""
 Attack = Callable[[], Awaitable[None]]
 
 
@@ -156,6 +158,11 @@ class Plane(ControlPlane):
         fresh.write_text(text)
         os.replace(fresh, self.config / "hostile.yaml")
 
+    async def _write_and_wait(self, text: str) -> None:
+        """Replace the hostile file, and wait until its objects are being processed."""
+        self.write(text)
+        await asyncio.sleep(NOTICED + len(text) / PARSED_IN_A_SECOND)
+
     async def _post(self, path: str, body: bytes) -> None:
         url, headers = f"https://127.0.0.1:{self.ports['httpsAddr']}{path}", {"Content-Type": "application/json"}
         with contextlib.suppress(aiohttp.ClientError, TimeoutError):
@@ -171,11 +178,9 @@ class Plane(ControlPlane):
         async def send() -> None:
             match entrance:
                 case "file" | "apiserver":
-                    self.write(value if isinstance(value, str) else json.dumps(value))
-                    await asyncio.sleep(NOTICED)
+                    await self._write_and_wait(value if isinstance(value, str) else json.dumps(value))
                 case "overlay":
-                    self.write(gateway_with_overlay(value))
-                    await asyncio.sleep(NOTICED)
+                    await self._write_and_wait(gateway_with_overlay(value))
                 case "/validate" | "/inject":
                     await self._post(entrance, json.dumps(review(value)).encode())
                 case "15010" | "15012 xDS":

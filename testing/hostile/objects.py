@@ -134,7 +134,7 @@ def service_entries(c: Choices) -> Plain:
 
 
 MAX_HOSTS = 100_000
-"""Maximum number of hosts of several ServiceEntries, which have more bytes than the largest input."""
+"""Maximum number of hosts in several ServiceEntries. The largest input has room for fewer."""
 
 
 def several_service_entries(c: Choices) -> Plain:

@@ -120,15 +120,15 @@ class FileSource:
 
     def rescan(self) -> None:
         """Scan the folder and read the changed files."""
-        self._batch.put(self._scan_folder(self.folder))
+        self._put(self._scan_folder(self.folder))
 
     def changed(self, paths: Iterable[str]) -> None:
         """Read the files at these paths, which may have been created, changed or deleted."""
-        self._batch.put(self._scan_paths(paths))
+        self._put(self._scan_paths(paths))
 
     def retry(self) -> None:
         """Retry reading unreadable files and folders."""
-        self._batch.put(self._scan_unreadable())
+        self._put(self._scan_unreadable())
 
     # -- background tasks ----------------------------------------------------------------------------------------------
 
@@ -156,10 +156,8 @@ class FileSource:
                     )
                 except Exception:  # an internal error must not end the watch
                     _log.error("cannot scan %s", printable_path(self.folder), exc_info=True)
-                    continue
+                    edits = []
                 self._put(edits)
-            if self._large:
-                self._has_large.set()
 
     async def _process_large_files(self, files: dict[str, folders.Signature]) -> None:
         while True:
@@ -184,9 +182,13 @@ class FileSource:
         self._put(edits)
 
     def _put(self, edits: Iterable[Edit]) -> None:
-        """Put edits into the batch, except removals for which large files have yet to be read. Put earlier removals for
-        which they have been read, unless a file declares the objects now."""
+        """Put edits into the batch, except removals that wait for large files.
+
+        Earlier removals whose large files have been read are put too, unless a file declares the objects by now.
+        """
         changes = list(edits)
+        if self._large:
+            self._has_large.set()
         if self._large_read < self._large_noted:
             self._removals.append((self._large_noted, [edit for edit in changes if edit[2] is None]))
             changes = [edit for edit in changes if edit[2] is not None]

@@ -9,8 +9,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-PAUSE_PART = 4
-"""The part of its time that a long computation pauses: one of 40 ms pauses for 10 ms."""
+PAUSE_FRACTION = 0.25
+"""Pause of a long computation, as a fraction of the time that it has taken."""
 LONGEST_PAUSE = 0.04
 """Maximum number of seconds between two slices of long computations."""
 IDLE = 0.0005
@@ -62,7 +62,7 @@ class TimeSlicer:
         """Resume a paused computation if the last iteration was idle, or if the pause is over. This runs in each
         iteration while computations are paused."""
         now = self._now()
-        pause = min(self._paused[0][0] / PAUSE_PART, LONGEST_PAUSE)
+        pause = min(self._paused[0][0] * PAUSE_FRACTION, LONGEST_PAUSE)
         if now - self._last_iteration <= IDLE or now - self._resumed_at >= pause:
             self._resume()
             self._resumed_at = now

@@ -32,7 +32,7 @@ from pilot.bootstrap.first_load import FirstLoad, PausedClock, refuse_invalid_me
 from pilot.bootstrap.notices import ChangeReporter, report_failure
 from pilot.bootstrap.options import check_names, check_security, check_sources, parse_addresses, parse_aliases
 from pilot.bootstrap.part import Part, Parts
-from pilot.bootstrap.periodic_jobs import MallocTrimmer, PatchMetrics, PeriodicJobs, find_trim
+from pilot.bootstrap.periodic_jobs import MallocTrimmer, MemoryRelease, PatchMetrics, PeriodicJobs, find_trim
 from pilot.bootstrap.ports import GrpcPort, GrpcServices, HttpPort
 from pilot.bootstrap.rollouts import Rollouts, count_delivery
 from pilot.bootstrap.security.port_auth import PortAuth
@@ -108,6 +108,7 @@ REGISTERED_RANK = 1_000_000
 SWEEP_SECONDS = 10.0
 CLOCK_SECONDS = 300.0
 TRIM_SECONDS = 60.0
+RELEASE_SECONDS = 1.0
 HEALTH_SECONDS = 10.0
 SWITCH_SECONDS = 0.001
 """Interval in seconds at which Python switches threads, short so that file readers do not block the event loop."""
@@ -493,7 +494,11 @@ class ControlPlane:
         yield Part("the schedule of health checks", health.start, health.stop)
         history = PeriodicJobs(self._clock, PERIOD, (self._dashboard_data.sample,))
         yield Part("the history for the dashboard", history.start, history.stop)
-        trims = PeriodicJobs(self._clock, TRIM_SECONDS, (MallocTrimmer(find_trim()),))
+        trimmer = MallocTrimmer(find_trim())
+        release = MemoryRelease(self.discovery.free_many_in_steps, trimmer)
+        releases = PeriodicJobs(self._clock, RELEASE_SECONDS, (release,))
+        yield Part("the release of many unused values", releases.start, releases.stop)
+        trims = PeriodicJobs(self._clock, TRIM_SECONDS, (trimmer,))
         yield Part("memory trimming", trims.start, trims.stop)
 
     def _set_clock(self) -> None:

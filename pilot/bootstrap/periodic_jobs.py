@@ -79,7 +79,10 @@ def find_trim() -> Callable[[int], object] | None:
 
 
 class MallocTrimmer:
-    """A job that returns unused memory to the system. It runs in a thread, so it does not block the event loop."""
+    """A job that returns unused memory to the system.
+
+    It runs in a thread. Meanwhile, larger allocations of the event loop wait, about 1 ms for 2,000 free blocks.
+    """
 
     def __init__(self, trim: Callable[[int], object] | None) -> None:
         self._trim = trim
@@ -87,6 +90,21 @@ class MallocTrimmer:
     def __call__(self) -> None:
         if self._trim is not None:
             asyncio.get_running_loop().run_in_executor(None, self._trim, 0)
+
+
+class MemoryRelease:
+    """A job that runs the steps of `free`, and then trims the memory if there were any."""
+
+    def __init__(self, free: Callable[[], Iterator[None]], trim: Callable[[], None]) -> None:
+        self._free, self._trim = free, trim
+
+    def __call__(self) -> Iterator[None]:
+        freed_much = False
+        for _ in self._free():
+            freed_much = True
+            yield
+        if freed_much:
+            self._trim()
 
 
 class PatchMetrics:

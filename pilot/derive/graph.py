@@ -649,6 +649,10 @@ class Database:
                 dep.read_by(unparked)
             todo.extend(unparked.deps)
 
+    def count_unused(self) -> int:
+        """Return the number of nodes that have no readers and no watchers. Nodes that only they read are not counted."""
+        return len(self._orphans) + len(self._parked)
+
     def collect(self) -> int:
         """Free all nodes that no watched node depends on, and return their number."""
         before = len(self)

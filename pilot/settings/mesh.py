@@ -56,7 +56,7 @@ class RegistrySettings:
         env="PILOT_PERSISTENT_SESSION_HEADER_LABEL",
     )
     max_entry_endpoints: int = setting(
-        200_000,
+        160_000,
         "Maximum number of endpoints that the ServiceEntries of a namespace expand to. A ServiceEntry has a cluster "
         "for each host and port, which counts as 40 endpoints. If the port is not HTTP, each address after the first "
         "one counts as 16. ServiceEntries with less than 1,000 do not count. Newer ones beyond the maximum are "

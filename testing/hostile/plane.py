@@ -34,6 +34,7 @@ from testing.security.tokens import write_keys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TICK = os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
 MEGABYTE = 1 << 20
 HTTP_PORTS = {"8080": "httpAddr", "15014": "monitoringAddr", "15017": "httpsAddr"}
 SILENT_PORTS = {**HTTP_PORTS, "15010": "grpcAddr", "15012": "secureGRPCAddr"}
@@ -46,7 +47,10 @@ Attack = Callable[[], Awaitable[None]]
 
 
 class Usage(NamedTuple):
-    """The CPU seconds and the resident bytes of the control plane and its workers."""
+    """The CPU seconds and the resident bytes of the control plane and its workers.
+
+    Pages of files are not counted: the processes share them, and the system can drop them.
+    """
 
     cpu: float
     memory: int
@@ -60,7 +64,8 @@ def usage(pid: int) -> Usage:
             folder = pathlib.Path(f"/proc/{number}")
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
             cpu += sum(map(int, fields[11:15])) / TICK  # also of workers that have ended
-            memory += int((folder / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            _, resident, of_files, *_ = map(int, (folder / "statm").read_text().split())
+            memory += (resident - of_files) * PAGE
             waiting += [int(n) for task in folder.glob("task/*/children") for n in task.read_text().split()]
     return Usage(cpu, memory)
 

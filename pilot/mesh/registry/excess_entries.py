@@ -18,7 +18,7 @@ def excess_entries(db: Mesh, namespace: str) -> frozenset[ObjectKey]:
     """Return the large ServiceEntries of a namespace that are ignored, because they and the older ones expand to more
     endpoints than the settings allow.
 
-    5000 clusters, which is the default, take up to 100 MB.
+    4000 clusters, which is the default, take up to 100 MB.
     """
     rows = (SERVICE_ENTRY.get(db, key) for key in SERVICE_ENTRY.keys(db, "large", namespace))
     total, excess = 0, set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from collections.abc import Mapping
 
@@ -63,6 +64,7 @@ def build_entry_service(
     )
 
 
+@functools.lru_cache(maxsize=4096)  # the services of all hosts of a ServiceEntry parse the same addresses
 def parse_address(text: str) -> str:
     """Return an address of a ServiceEntry: an IP, or a CIDR with more than one address. Return "" if it is neither."""
     try:

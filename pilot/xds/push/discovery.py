@@ -24,6 +24,9 @@ from pilot.xds.session.session import Response, Session
 
 COLLECT_STEP = 2000
 """Number of values that one step of a sweep frees, which takes a few milliseconds."""
+MANY_UNUSED = 500
+"""Number of unused values that are not left to the next sweep. Otherwise, a large object that changes often would take
+memory for each of its states between two sweeps."""
 LINGER = 30.0
 _log = scope("ads")
 
@@ -192,6 +195,14 @@ class Discovery:
     def sweep_in_steps(self) -> Iterator[None]:
         """Sweep in steps. Between two steps, the event loop handles other events."""
         self._remove_disconnected(time.monotonic() - self._linger)
+        yield from self._collect_in_steps()
+
+    def free_many_in_steps(self) -> Iterator[None]:
+        """Free unused values in steps, without waiting for the next sweep, if there are many."""
+        if self.db.count_unused() >= MANY_UNUSED:
+            yield from self._collect_in_steps()
+
+    def _collect_in_steps(self) -> Iterator[None]:
         while self.db.collect_some(COLLECT_STEP):
             yield
 

@@ -35,6 +35,7 @@ DEFAULT_PARTS = [
     "health checks of the mesh",
     "the schedule of health checks",
     "the history for the dashboard",
+    "the release of many unused values",
     "memory trimming",
     "the certificate authority",
     "the secure port's certificate",
@@ -163,13 +164,13 @@ async def test_periodic_jobs(
     journal = PartRecorder()
     journal.spy(monkeypatch, control_plane, "PeriodicJobs")
     plane = make(tmp_path, environ)
-    sweeps, ticks, checks, history, memory = journal.args_of("PeriodicJobs")
-    assert {args[0] for args in (sweeps, ticks, checks, history, memory)} == {plane._clock}
-    assert (sweeps[1], ticks[1], checks[1], history[1], memory[1]) == (10.0, 300.0, 10.0, PERIOD, 60.0)
+    sweeps, ticks, checks, history, releases, memory = journal.args_of("PeriodicJobs")
+    assert {args[0] for args in (sweeps, ticks, checks, history, releases, memory)} == {plane._clock}
+    assert [args[1] for args in (sweeps, ticks, checks, history, releases, memory)] == [10, 300, 10, PERIOD, 1, 60]
     assert [job.__qualname__ for job in sweeps[2]] == ["Discovery.sweep_in_steps", "NackRecorder.sweep", "Pusher.sweep"]
     assert [job.__qualname__ for job in checks[2]] == jobs
     assert [job.__qualname__ for job in history[2]] == ["DashboardData.sample"]
-    assert [type(job).__name__ for job in memory[2]] == ["MallocTrimmer"]
+    assert [type(job).__name__ for job in (*releases[2], *memory[2])] == ["MemoryRelease", "MallocTrimmer"]
 
 
 async def test_health_findings_cover_connections_and_problems(

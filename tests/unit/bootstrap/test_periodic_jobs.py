@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pilot.bootstrap.periodic_jobs import MallocTrimmer, PeriodicJobs, find_trim
+from pilot.bootstrap.periodic_jobs import MallocTrimmer, MemoryRelease, PeriodicJobs, find_trim
 from testing.mesh.clock import VirtualClock
 
 
@@ -69,6 +69,16 @@ async def test_malloc_trim_runs_in_a_thread() -> None:
         await finished.wait()
     assert calls == [(0, False)]
     MallocTrimmer(None)()
+
+
+@pytest.mark.parametrize(("steps", "trims"), [(0, 0), (3, 1)])
+def test_memory_is_returned_after_several_steps(steps: int, trims: int) -> None:
+    calls: list[str] = []
+    job = MemoryRelease(lambda: iter([None] * steps), lambda: calls.append("trim"))
+    for _ in range(2):
+        calls.clear()
+        assert len(list(job())) == steps
+        assert calls == ["trim"] * trims
 
 
 def test_c_library_provides_malloc_trim() -> None:

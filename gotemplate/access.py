@@ -22,7 +22,11 @@ def read_fields(receiver: Any, names: tuple[str, ...], from_map: bool = False) -
     if receiver is None and not from_map:
         return None
     for name in names:
-        if isinstance(receiver, _WITH_MEMBERS):
+        if type(receiver) is dict:  # the most frequent type
+            receiver, from_map = receiver.get(name, _MISSING), True
+            if receiver is _MISSING:
+                return None
+        elif isinstance(receiver, _WITH_MEMBERS):
             receiver, from_map = receiver.member(name), False
         elif isinstance(receiver, dict):
             from_map = type(receiver) is not StringMap

@@ -12,6 +12,7 @@ from gotemplate.floats import shortest
 from gotemplate.values import GoStruct
 
 _HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+_quote = json.JSONEncoder(ensure_ascii=False).encode
 _LINES = str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
@@ -54,13 +55,13 @@ def _text(value: Any, line: str, pad: str) -> str:
     if isinstance(value, float):
         plain(value)
         return shortest(value, "e" if value and not 1e-6 <= abs(value) < 1e21 else "f").replace("e-0", "e-")
-    return json.dumps(str(value), ensure_ascii=False)
+    return _quote(str(value))
 
 
 def _mapping(value: dict[str, Any], line: str, pad: str, keys: Any) -> str:
     inner = line + pad if line else ""
     colon = ": " if line else ":"
-    items = [f"{json.dumps(str(key), ensure_ascii=False)}{colon}{_text(value[key], inner, pad)}" for key in keys]
+    items = [f"{_quote(str(key))}{colon}{_text(value[key], inner, pad)}" for key in keys]
     return f"{{{inner}{f',{inner}'.join(items)}{line}}}" if items else "{}"
 
 

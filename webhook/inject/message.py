@@ -12,15 +12,16 @@ from pilot.lib.duration import Duration, format_duration
 from webhook.inject.protobuf_json import plain_message, zero_of_enum
 
 
-class _Shape(dict[str, tuple[str, mi.Type]]):
-    """Mapping from the Go name of each field of a message to the field's attribute and type."""
+class _Shape(dict[str, tuple[str, mi.Type, bool]]):
+    """Mapping from the Go name of each field of a message to the field's attribute, its type, and whether it is an
+    enum."""
 
 
 @functools.cache
 def _shape(kind: type) -> _Shape:
     info = mi.type_info(kind)
     assert isinstance(info, mi.StructType)
-    return _Shape({_go_name(field.name): (field.name, field.type) for field in info.fields})
+    return _Shape({_go_name(field.name): (field.name, field.type, _is_enum(field.type)) for field in info.fields})
 
 
 def _go_name(name: str) -> str:
@@ -43,11 +44,11 @@ class TemplateMessage(GoStruct):
             if name == "String":
                 return str(self.message)
             raise self.no_member(name)
-        attribute, kind = entry
+        attribute, kind, is_enum = entry
         if self.message is None and not getter:
             raise NilPointer(self.type_name).no_member(name)
         value = getattr(self.message, attribute) if self.message is not None else None
-        return self._enum(attribute, value) if _is_enum(kind) else _shown(value, kind)
+        return self._enum(attribute, value) if is_enum else _shown(value, kind)
 
     def _enum(self, attribute: str, value: str | None) -> Enum:
         zero = zero_of_enum(self._kind, attribute)

@@ -8,6 +8,7 @@ https://istio.io/latest/docs/ops/integrations/prometheus/#option-1-metrics-mergi
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -47,6 +48,7 @@ _RESERVED = {
 }
 
 
+@functools.lru_cache(maxsize=1024)
 def _spelt(name: str) -> str:
     """Return an annotation's name in normal form. Prometheus normalizes names in the same way."""
     return re.sub(r"[^a-zA-Z0-9_]", "_", name)

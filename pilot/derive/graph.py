@@ -650,7 +650,7 @@ class Database:
             todo.extend(unparked.deps)
 
     def count_unused(self) -> int:
-        """Return the number of nodes that have no readers and no watchers. Nodes that only they read are not counted."""
+        """Return the number of nodes without readers and watchers. Nodes that only they read are not counted."""
         return len(self._orphans) + len(self._parked)
 
     def collect(self) -> int:

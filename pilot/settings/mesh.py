@@ -58,9 +58,9 @@ class RegistrySettings:
     max_entry_endpoints: int = setting(
         160_000,
         "Maximum number of endpoints that the ServiceEntries of a namespace expand to. A ServiceEntry has a cluster "
-        "for each host and port, which counts as 40 endpoints. If the port is not HTTP, each address after the first "
-        "one counts as 16. ServiceEntries with less than 1,000 do not count. Newer ones beyond the maximum are "
-        "ignored.",
+        "for each host and port, which counts as 40 endpoints. Each host counts as 30, each port as 100, and, if the "
+        "port is not HTTP, each address after the first one as 16 for each host. ServiceEntries with less than 2,000 "
+        "do not count. Newer ones beyond the maximum are ignored.",
         env="PILOT_MAX_SERVICE_ENTRY_ENDPOINTS",
     )
     draining_label: str = setting(

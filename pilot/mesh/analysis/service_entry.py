@@ -4,7 +4,7 @@ their hosts."""
 from __future__ import annotations
 
 from pilot.config.kinds.istio import SERVICE_ENTRY, VIRTUAL_SERVICE
-from pilot.config.networking.service_entry import CHAIN_ENDPOINTS, CLUSTER_ENDPOINTS, ServiceEntry, count_expanded
+from pilot.config.networking.service_entry import CLUSTER_ENDPOINTS, ServiceEntry, count_expanded
 from pilot.config.object import Object, ObjectKey, age
 from pilot.config.problem import Problem, Problems, below, warning
 from pilot.config.protocol import parse_protocol
@@ -47,9 +47,8 @@ def _check(db: Mesh, o: Object[ServiceEntry]) -> Problems:
             "hosts",
             f"the ServiceEntries of namespace {o.namespace} that have many hosts and ports expand to more than "
             f"{db.settings.registry.max_entry_endpoints} endpoints (PILOT_MAX_SERVICE_ENTRY_ENDPOINTS), where a "
-            f"cluster for a host and port counts as {CLUSTER_ENDPOINTS}, and each further address of a port that is "
-            f"not HTTP as {CHAIN_ENDPOINTS}; this one, with {count_expanded(o.spec)}, is ignored because older ones "
-            "take precedence; list fewer hosts, ports, addresses or endpoints",
+            f"cluster for a host and port counts as {CLUSTER_ENDPOINTS}; this one, with {count_expanded(o.spec)}, is "
+            "ignored because older ones take precedence; list fewer hosts, ports, addresses or endpoints",
         )
     if o.spec.workload_selector is not None:
         yield from below("workloadSelector", check_selector(db, o.namespace, o.spec.workload_selector.labels))

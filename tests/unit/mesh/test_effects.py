@@ -13,7 +13,7 @@ import yaml
 
 from pilot.config.indexes import SERVICE_NAME_LABEL
 from pilot.config.kubernetes.service import EXPORT_TO
-from pilot.config.networking.service_entry import CLUSTER_ENDPOINTS
+from pilot.config.networking.service_entry import CLUSTER_ENDPOINTS, HOST_ENDPOINTS, PORT_ENDPOINTS
 from pilot.config.networking.workload_entry import REGISTRATION_GROUP
 from pilot.ingest.mesh_config import decode_mesh_networks
 from pilot.lib import labels
@@ -67,7 +67,7 @@ def other_value(name: str, value: Any) -> Any:
 
 HTTP = "[{name: http, port: 80}]"
 ENTRY_HTTP = "[{name: http, number: 80, protocol: HTTP}]"
-MANY = [f"h{n}.example.com" for n in range(26)]
+MANY = [f"h{n}.example.com" for n in range(30)]
 INLINE_KEYS = '{"keys": [{"kty": "RSA", "n": "AQAB", "e": "AQAB"}]}'
 TLS_FILES = {"TLS_CLIENT_CERT_CHAIN": "/c.pem", "TLS_CLIENT_KEY": "/k.pem", "TLS_CLIENT_ROOT_CERT": "/r.pem"}
 PROXIES = (
@@ -164,7 +164,7 @@ ENVIRON = {
     "PILOT_ENABLE_PERSISTENT_SESSION_FILTER": "true",
     "ENABLE_MCS_SERVICE_DISCOVERY": "true",
     "ENABLE_MCS_HOST": "true",
-    "PILOT_MAX_SERVICE_ENTRY_ENDPOINTS": str(len(MANY) * CLUSTER_ENDPOINTS - 1),
+    "PILOT_MAX_SERVICE_ENTRY_ENDPOINTS": str(len(MANY) * (HOST_ENDPOINTS + CLUSTER_ENDPOINTS) + PORT_ENDPOINTS - 1),
 }
 
 

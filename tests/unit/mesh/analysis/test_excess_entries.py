@@ -10,6 +10,8 @@ import pytest
 from pilot.config.networking.service_entry import (
     CHAIN_ENDPOINTS,
     CLUSTER_ENDPOINTS,
+    HOST_ENDPOINTS,
+    PORT_ENDPOINTS,
     ServiceEntry,
     ServicePort,
     count_expanded,
@@ -21,7 +23,7 @@ from testing.mesh.objects import make, world
 from testing.mesh.problems import problems_of
 
 HOSTS, PORTS, ENDPOINTS = 10, 4, 20
-LIMIT = 3 * HOSTS * PORTS * (ENDPOINTS + CLUSTER_ENDPOINTS)
+LIMIT = 3 * (HOSTS * (HOST_ENDPOINTS + PORTS * (ENDPOINTS + CLUSTER_ENDPOINTS)) + PORTS * PORT_ENDPOINTS)
 """The number of endpoints to which three of the ServiceEntries expand."""
 DAYS = {"first": 3, "second": 4, "third": 5, "fourth": 6}
 """The ServiceEntries of a namespace, and the days on which they were created."""
@@ -65,12 +67,15 @@ def test_newest_entries_of_a_namespace_are_ignored_beyond_the_limit() -> None:
 @pytest.mark.parametrize(
     ("protocols", "expanded"),
     [
-        (["HTTP"], 10 * CLUSTER_ENDPOINTS),
-        (["TLS"], 10 * (CLUSTER_ENDPOINTS + 4 * CHAIN_ENDPOINTS)),
-        (["tcp", "grpc", ""], 10 * (3 * CLUSTER_ENDPOINTS + 2 * 4 * CHAIN_ENDPOINTS)),
+        (["HTTP"], 10 * (HOST_ENDPOINTS + CLUSTER_ENDPOINTS) + PORT_ENDPOINTS),
+        (["TLS"], 10 * (HOST_ENDPOINTS + CLUSTER_ENDPOINTS + 4 * CHAIN_ENDPOINTS) + PORT_ENDPOINTS),
+        (
+            ["tcp", "grpc", ""],
+            10 * (HOST_ENDPOINTS + 3 * CLUSTER_ENDPOINTS + 2 * 4 * CHAIN_ENDPOINTS) + 3 * PORT_ENDPOINTS,
+        ),
     ],
 )
-def test_addresses_of_ports_that_are_not_http_count(protocols: list[str], expanded: int) -> None:
+def test_hosts_ports_and_addresses_of_ports_that_are_not_http_count(protocols: list[str], expanded: int) -> None:
     spec = ServiceEntry(
         hosts=tuple(f"h{n}.example.com" for n in range(10)),
         addresses=tuple(f"192.0.{n}.0/24" for n in range(5)),

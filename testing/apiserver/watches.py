@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import bisect
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from aiohttp import web
 
@@ -56,9 +56,9 @@ class Watches:
         while True:
             watch.wakeup.clear()
             is_initial = stream.is_initial  # the bookmark that ends the initial events must stay last
-            lines = [] if self._faults.silent else list(stream.new_lines())
-            for line in lines if is_initial else self._faults.disorder_lines(lines):
-                await response.write(line)
+            lines: Iterable[bytes] = () if self._faults.silent else stream.new_lines()
+            for line in lines if is_initial else self._faults.disorder_lines(list(lines)):
+                await response.write(line)  # of the initial events, only those that the client reads are encoded
             if watch.bookmark and watch.info.flag("allowWatchBookmarks"):
                 watch.bookmark = False
                 await response.write(stream.representation.bookmark(stream.position))

@@ -244,6 +244,10 @@ class ApiServers:
             await self.stop()
             raise
 
+    async def read_waiting(self) -> None:
+        """Start to read the objects that have waited until the control plane serves proxies."""
+        self.source.read_waiting()
+
     async def stop(self) -> None:
         """Stop watching."""
         await self.remote.stop()

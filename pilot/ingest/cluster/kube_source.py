@@ -31,7 +31,7 @@ class KubeSource:
     If the cluster is remote, only the kinds with `per_cluster` are read. A kind that has a CustomResourceDefinition is
     watched while the definition exists. `watches` contains the watched kinds. The callbacks in `on_watch` are called
     with each kind that is newly watched. If `namespace` is set, namespaced objects are read from this namespace only.
-    `budget` limits the objects that are decoded before `synced` returns. The others are decoded in the background.
+    `budget` limits the objects that are decoded before `synced` returns. `read_waiting` decodes the others.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class KubeSource:
         self.on_watch: list[Callable[[GroupKind], None]] = []
         self._objects: dict[GroupKind, WatchedObjects] = {}
         self._task: asyncio.Task[None] | None = None
+        self._waiting: WaitingObjects | None = None
         self._waiting_task: asyncio.Task[None] | None = None
 
     async def start(self, configuration: bool = True) -> None:
@@ -81,9 +82,13 @@ class KubeSource:
             await waiting[0].settled.wait()
         if self._budget is not None:
             self._budget.close()
-            waiting_objects = WaitingObjects(self._objects, self._source_ledger(), self._batch)
-            waiting_objects.report()
-            self._waiting_task = asyncio.create_task(waiting_objects.run(), name=f"waiting objects of {self.cluster}")
+            self._waiting = WaitingObjects(self._objects, self._source_ledger(), self._batch)
+            self._waiting.report()
+
+    def read_waiting(self) -> None:
+        """Read the objects beyond the budget in the background. Call this after `synced`."""
+        if self._waiting is not None:
+            self._waiting_task = asyncio.create_task(self._waiting.run(), name=f"waiting objects of {self.cluster}")
 
     async def stop(self) -> None:
         """Stop watching. The objects remain in the tables."""

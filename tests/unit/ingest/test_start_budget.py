@@ -135,7 +135,8 @@ def policy(name: str, action: str = "ALLOW") -> dict[str, Any]:
 class Reader:
     """A source whose namespace `hostile` has exceeded the budget."""
 
-    def __init__(self, server: ApiServer) -> None:
+    def __init__(self, server: ApiServer, is_ready: bool = True) -> None:
+        self._is_ready = is_ready
         self.worker, self.world, self.problems = Worker(), World(), ProblemStore(lambda _: None)
         self._client = client_of(server)
         self._source = KubeSource(
@@ -159,7 +160,12 @@ class Reader:
         await self._source.start()
         async with asyncio.timeout(20):
             await self._source.synced()
+        if self._is_ready:
+            self.read_waiting()
         return self
+
+    def read_waiting(self) -> None:
+        self._source.read_waiting()
 
     async def __aexit__(self, *_: object) -> None:
         await self._source.stop()
@@ -189,6 +195,16 @@ async def test_start_does_not_wait_for_expensive_objects_which_are_decoded_after
         await until(lambda: reader.names(VIRTUAL_SERVICE) == {"shop/honest", "hostile/late"})
         await until(lambda: {name for _, name in reader.codes()} == {"invalid"})
         assert all(problem.path for problem in reader.problems)
+
+
+async def test_waiting_objects_are_not_read_before_the_control_plane_is_ready(server: ApiServer) -> None:
+    server.put(virtual_service("hostile", "late"))
+    async with Reader(server, is_ready=False) as reader:
+        reader.worker.allow.set()
+        assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("waiting objects")]
+        assert ("checked-later", "hostile") in reader.codes()
+        reader.read_waiting()
+        await until(lambda: reader.names(VIRTUAL_SERVICE) == {"hostile/late"})
 
 
 async def test_namespace_denies_everything_until_its_policies_are_decoded(server: ApiServer) -> None:

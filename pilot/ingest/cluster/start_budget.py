@@ -67,7 +67,7 @@ class StartBudget:
     def __init__(self) -> None:
         self.trusted = frozenset[str]()
         self._is_open = True
-        self._limits = {True: _Limits(0.05, 0.25), False: _Limits(0.02, 0.2)}
+        self._limits = {True: _Limits(0.15, 0.75), False: _Limits(0.02, 0.2)}
 
     def applies(self, kind: AnyKind, namespace: str) -> bool:
         """Return whether the objects of a kind in a namespace are limited now."""

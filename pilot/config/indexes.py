@@ -112,8 +112,8 @@ def entry_refs(key: ObjectKey, o: Object[Any]) -> Buckets:
     return {(host, key.namespace) for host in o.spec.hosts}
 
 
-LARGE_ENTRY = 2_000
-"""Number of expanded endpoints from which a ServiceEntry counts as large: those of 16 hosts with two ports each."""
+LARGE_ENTRY = 1_500
+"""Number of expanded endpoints from which a ServiceEntry counts as large: those of 12 hosts with two ports each."""
 
 
 def large_entries(key: ObjectKey, o: Object[Any]) -> Buckets:

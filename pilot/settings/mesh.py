@@ -59,7 +59,7 @@ class RegistrySettings:
         160_000,
         "Maximum number of endpoints that the ServiceEntries of a namespace expand to. A ServiceEntry has a cluster "
         "for each host and port, which counts as 40 endpoints. Each host counts as 30, each port as 100, and, if the "
-        "port is not HTTP, each address after the first one as 16 for each host. ServiceEntries with less than 2,000 "
+        "port is not HTTP, each address after the first one as 16 for each host. ServiceEntries with less than 1,500 "
         "do not count. Newer ones beyond the maximum are ignored.",
         env="PILOT_MAX_SERVICE_ENTRY_ENDPOINTS",
     )

@@ -7,10 +7,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
-from pilot.config.indexes import LARGE_ENTRY
-from pilot.config.networking.service_entry import ServiceEntry, count_expanded
 from testing.hostile.search import Choices
 
 Plain = dict[str, Any]
@@ -139,17 +135,12 @@ def service_entries(c: Choices) -> Plain:
 
 MAX_HOSTS = 100_000
 """Maximum number of hosts in several ServiceEntries. The largest input has room for fewer."""
-MAX_SMALL_CLUSTERS = 4000
-"""Maximum number of clusters of ServiceEntries that are too small to count in the limit of their namespace. Many of them
-are a large mesh, whose cost is proportional to its size."""
 
 
 def several_service_entries(c: Choices) -> Plain:
     entry = service_entries(c)
     items = []
     most = MAX_HOSTS // max(1, len(entry["spec"]["hosts"]))
-    if count_expanded(msgspec.convert(entry["spec"], ServiceEntry)) <= LARGE_ENTRY:
-        most = MAX_SMALL_CLUSTERS // (len(entry["spec"]["hosts"]) * len(entry["spec"]["ports"]))
     for n in range(max(1, min(c.count("entries", 2000), most))):
         names = [host.replace("h", f"e{n}h", 1) for host in entry["spec"]["hosts"]]
         items.append(

@@ -203,6 +203,7 @@ class ControlPlane:
             ingest.debounce_max,
             self._on_commit,
             ingest.debounce_endpoints,
+            lambda: self.pusher.is_idle,
         )
         self._count_internals(len({folder.cluster for folder in folders} - {settings.mesh.registry.cluster_id}))
         self._key_sets = make_key_sets(settings, self.db, self._batch, self.problems, self.metrics)

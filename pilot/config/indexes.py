@@ -10,9 +10,8 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from pilot.config.group_kind import GroupKind
-from pilot.config.kubernetes.service import EXPORT_TO
+from pilot.config.kubernetes.service import EXPORT_TO, FREE_PORTS
 from pilot.config.networking.destination_rule import has_consistent_hash
-from pilot.config.networking.service_entry import count_expanded
 from pilot.config.networking.workload_entry import REGISTRATION_GROUP
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.config.security.request_authentication import jwks_source
@@ -41,6 +40,11 @@ def cluster(key: RegistryKey, _: Any) -> Buckets:
 def object_name(key: RegistryKey, _: Any) -> Buckets:
     """Return (namespace, name), and ("", name) for lookups in all namespaces."""
     return (key.namespace, key.name), ("", key.name)
+
+
+def many_ports(key: RegistryKey, o: Object[Any]) -> Buckets:
+    """Return the namespace of a Service whose ports count in the limit of the namespace."""
+    return (key.namespace,) if len(o.spec.ports) > FREE_PORTS else ()
 
 
 def plain_name(key: RegistryKey, _: Any) -> Buckets:
@@ -110,15 +114,6 @@ def entry_hosts(_: ObjectKey, o: Object[Any]) -> Buckets:
 def entry_refs(key: ObjectKey, o: Object[Any]) -> Buckets:
     """Return (hostname, namespace) for each host of a ServiceEntry."""
     return {(host, key.namespace) for host in o.spec.hosts}
-
-
-LARGE_ENTRY = 1_500
-"""Number of expanded endpoints from which a ServiceEntry counts as large: those of 12 hosts with two ports each."""
-
-
-def large_entries(key: ObjectKey, o: Object[Any]) -> Buckets:
-    """Return the namespace of a large ServiceEntry."""
-    return (key.namespace,) if count_expanded(o.spec) > LARGE_ENTRY else ()
 
 
 def endpoint_addresses(_: ObjectKey, o: Object[Any]) -> Buckets:

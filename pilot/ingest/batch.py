@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, POD
 from pilot.derive import Change, Node, Table
 from pilot.ingest.namespace_filter import Edit, NamespaceFilter
+from pilot.ingest.portions import Portions
 from pilot.lib.duration import Duration
 from pilot.lib.time_slice import SLICE_SECONDS
 from pilot.mesh.tables.database import Mesh
@@ -28,6 +29,8 @@ MAX_FORMER, MAX_FORMER_ENDPOINTS = 100, 20
 """Maximum numbers of former rows of a commit: of all rows except endpoints, and of endpoints."""
 TURN = 0.001
 """Pause between two slices, in seconds. Other tasks can run during the pause."""
+PORTION_CHECK = 0.02
+"""Seconds between checks whether the next portion of large changes is due."""
 
 
 class Timer(Protocol):
@@ -44,11 +47,11 @@ class Clock(Protocol):
 class Commit(NamedTuple):
     """The result of committing a batch.
 
-    `hit` contains the affected watched nodes, and `arrivals` is the number of `put` calls. `first` and `last` are the
-    times of the first and the last call, according to the batch's clock. `events` counts the rows that were added,
-    updated or deleted in each table. `took` is the duration in seconds. `runs` is the number of derivations that ran.
-    `former` has the former rows of the first `MAX_FORMER` rows that were updated, and of the first
-    `MAX_FORMER_ENDPOINTS` endpoints.
+    `hit` contains the affected watched nodes. `arrivals` is the number of `put` calls, or 0 if the edits were left by
+    earlier commits. `first` and `last` are the times of the first and the last call, according to the batch's clock.
+    `events` counts the rows that were added, updated or deleted in each table. `took` is the duration in seconds.
+    `runs` is the number of derivations that ran. `former` has the former rows of the first `MAX_FORMER` rows that were
+    updated, and of the first `MAX_FORMER_ENDPOINTS` endpoints.
     """
 
     hit: list[Node]
@@ -71,6 +74,8 @@ class Batch:
 
     A commit that takes longer than a time slice is interrupted, so that other tasks run in between. `on_commit` is
     called once, after the last slice.
+
+    Large changes of a namespace are committed in portions. The next one waits until `are_processed` returns True.
     """
 
     def __init__(
@@ -81,14 +86,16 @@ class Batch:
         longest: Duration,
         on_commit: Callable[[Commit], None],
         endpoints_wait: bool = True,
+        are_processed: Callable[[], bool] = lambda: True,
     ) -> None:
         self._mesh, self._clock, self._on_commit = mesh, clock, on_commit
-        self._namespaces = NamespaceFilter(mesh)
+        self._namespaces, self._portions = NamespaceFilter(mesh), Portions(clock.time, are_processed)
         self._quiet, self._longest, self._endpoints_wait = quiet.seconds, longest.seconds, endpoints_wait
         self._edits: Edits = {}
         self._arrivals = 0
         self._first = self._last = 0.0
         self._first_of_endpoints: float | None = None
+        self._first_of_rest: float | None = None
         self._endpoints_alone = True
         self._timer: Timer | None = None
         self._committing: _Committing | None = None
@@ -128,16 +135,16 @@ class Batch:
     def _ripe(self) -> None:
         """Start or continue a commit, or wait for more edits. The timer calls this."""
         self._timer = None
-        rest = self._rest()
-        if self._committing is None and rest <= 1e-6:
-            self._begin()
-        if self._committing is not None and self._go_on(self._committing):
-            rest = TURN
-        if self._committing is not None or self._edits:
-            self._timer = self._clock.call_later(max(rest, 0.0), self._ripe)
+        if self._committing is None and self._rest() <= 1e-6:
+            self._begin(self._portions)
+        is_interrupted = self._committing is not None and self._go_on(self._committing)
+        if is_interrupted or self._edits:
+            self._timer = self._clock.call_later(TURN if is_interrupted else max(self._rest(), 0.0), self._ripe)
 
     def _rest(self) -> float:
         """Return the number of seconds until the pending edits are due."""
+        if not self._arrivals:  # all of them are the rest of earlier commits
+            return 0.0 if self._portions.is_due() else PORTION_CHECK
         if self._endpoints_alone and not self._endpoints_wait:
             return 0.0
         due = min(self._last + self._quiet, self._first + self._longest)
@@ -146,19 +153,23 @@ class Batch:
         return due - self._clock.time()
 
     def flush(self) -> None:
-        """Commit all pending edits immediately, without interruption."""
+        """Commit all pending edits immediately, without interruption and not in portions."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self._committing is not None:
             self._go_on(self._committing, math.inf)
         if self._edits:
-            self._go_on(self._begin(), math.inf)
+            self._go_on(self._begin(None), math.inf)
 
-    def _begin(self) -> _Committing:
-        """Start the commit of the pending edits. Later edits belong to the next commit."""
+    def _begin(self, portions: Portions | None) -> _Committing:
+        """Start the commit of the pending edits, or of the next portion of them. Later edits belong to the next
+        commit."""
+        if portions is not None:
+            portions.begin()
+        first = self._first if self._first_of_rest is None else self._first_of_rest
         self._committing = _Committing(
-            self._mesh, self._namespaces, self._edits, self._arrivals, self._first, self._last
+            self._mesh, self._namespaces, portions, self._edits, self._arrivals, first, self._last
         )
         self._edits, self._arrivals, self._first_of_endpoints, self._endpoints_alone = {}, 0, None, True
         return self._committing
@@ -173,31 +184,46 @@ class Batch:
         if not is_complete:
             return True
         self._committing = None
+        self._first_of_rest = committing.first if committing.left else None
+        self._edits = {**committing.left, **self._edits}
         if committing.edits:
             self._on_commit(committing.commit())
         return False
 
     def __len__(self) -> int:
         """Return the number of edits that have not been committed yet."""
-        return len(self._edits) + (len(self._committing.rest) if self._committing is not None else 0)
+        committing = self._committing
+        return len(self._edits) + (len(committing.rest) + len(committing.left) if committing is not None else 0)
 
 
 class _Committing:
-    """A batch that is being committed. `rest` contains the edits that have not been admitted yet, in reverse order."""
+    """A batch that is being committed.
+
+    `rest` contains the edits that have not been admitted yet, in reverse order. `left` contains those that are left to
+    later commits.
+    """
 
     def __init__(
-        self, mesh: Mesh, namespaces: NamespaceFilter, edits: Edits, arrivals: int, first: float, last: float
+        self,
+        mesh: Mesh,
+        namespaces: NamespaceFilter,
+        portions: Portions | None,
+        edits: Edits,
+        arrivals: int,
+        first: float,
+        last: float,
     ) -> None:
-        self._mesh, self._namespaces = mesh, namespaces
+        self._mesh, self._namespaces, self._portions = mesh, namespaces, portions
         self.rest = list(edits.items())
         self.rest.reverse()
+        self.left: Edits = {}
         self.hit: list[Node] = []
         self.edits: list[Edit] = []
         self.events: Counter[tuple[str, Event]] = Counter()
         self.former: dict[tuple[str, Hashable], Any] = {}
         self._room = {False: MAX_FORMER, True: MAX_FORMER_ENDPOINTS}
         self.took, self.runs = 0.0, 0
-        self._arrivals, self._first, self._last = arrivals, first, last
+        self.first, self._arrivals, self._last = first, arrivals, last
         self._steps = mesh.commit_in_steps(self._changes())
 
     def go_on(self) -> bool:
@@ -214,12 +240,20 @@ class _Committing:
         while self.rest:
             part = self.rest[: -ADMITTED - 1 : -1]
             del self.rest[-ADMITTED:]
-            for name, key, row in self._namespaces.admit((table, key, row) for (table, key), row in part):
+            for name, key, row in self._namespaces.admit(self._take(part)):
                 table = self._mesh.tables[name]
                 self.edits.append((name, key, row))
                 self.events[name, _event(table, key, row)] += 1
                 self._remember(table, key, row)
                 yield table, key, row
+
+    def _take(self, part: Iterable[tuple[tuple[str, Hashable], Any]]) -> Iterator[Edit]:
+        """Yield the edits that belong to this commit. Endpoints are never left."""
+        for (table, key), row in part:
+            if self._portions is None or table in ENDPOINTS or self._portions.take(table, key, row):
+                yield table, key, row
+            else:
+                self.left[table, key] = row
 
     def _remember(self, table: Table[Any, Any], key: Hashable, row: Any) -> None:
         """Record the former row of a change that is about to be applied."""
@@ -236,7 +270,7 @@ class _Committing:
             self.hit,
             self.edits,
             self._arrivals,
-            self._first,
+            self.first,
             self._last,
             self.events,
             self.took,

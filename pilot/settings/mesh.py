@@ -58,10 +58,16 @@ class RegistrySettings:
     max_entry_endpoints: int = setting(
         160_000,
         "Maximum number of endpoints that the ServiceEntries of a namespace expand to. A ServiceEntry has a cluster "
-        "for each host and port, which counts as 40 endpoints. Each host counts as 30, each port as 100, and, if the "
-        "port is not HTTP, each address after the first one as 16 for each host. ServiceEntries with less than 1,500 "
-        "do not count. Newer ones beyond the maximum are ignored.",
+        "for each host and port, which counts as 40 endpoints. Each host after the first one counts as 30, each port "
+        "number of the namespace as 100, and, if the port is not HTTP, each address after the first one as 16 for each "
+        "host. Newer ServiceEntries beyond the maximum are ignored.",
         env="PILOT_MAX_SERVICE_ENTRY_ENDPOINTS",
+    )
+    max_service_ports: int = setting(
+        4000,
+        "Maximum number of ports of the Kubernetes Services of a namespace, except the first two ports of each. Newer "
+        "Services beyond the maximum have only these.",
+        env="PILOT_MAX_SERVICE_PORTS",
     )
     draining_label: str = setting(
         "istio.io/draining", "Label of workloads that accept no new sessions.", env="PILOT_DRAINING_LABEL"

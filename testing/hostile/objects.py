@@ -134,14 +134,15 @@ def service_entries(c: Choices) -> Plain:
 
 
 MAX_HOSTS = 100_000
-"""Maximum number of hosts in several ServiceEntries. The largest input has room for fewer."""
+"""Maximum number of hosts in several ServiceEntries, and of ports of several Services. The largest input has room for
+fewer."""
 
 
 def several_service_entries(c: Choices) -> Plain:
     entry = service_entries(c)
     items = []
     most = MAX_HOSTS // max(1, len(entry["spec"]["hosts"]))
-    for n in range(max(1, min(c.count("entries", 2000), most))):
+    for n in range(max(1, min(c.count("entries", 5000), most))):
         names = [host.replace("h", f"e{n}h", 1) for host in entry["spec"]["hosts"]]
         items.append(
             {
@@ -281,6 +282,18 @@ def services(c: Choices) -> Plain:
     return plain
 
 
+def several_services(c: Choices) -> Plain:
+    plain = services(c)
+    items = []
+    most = MAX_HOSTS // len(plain["spec"]["ports"])
+    for n in range(max(1, min(c.count("services", 5000), most))):
+        metadata = {**plain["metadata"], "name": f"worst-{n}"}
+        items.append(
+            {**plain, "metadata": metadata, "spec": {**plain["spec"], "clusterIP": f"10.{n >> 8}.{n & 255}.1"}}
+        )
+    return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
 def secrets(c: Choices) -> Plain:
     pieces = (
         "-----BEGIN CERTIFICATE-----\n",
@@ -336,6 +349,7 @@ CONFIGURATION: dict[str, Callable[[Choices], Plain]] = {
     "Telemetry expressions": telemetries,
     "HTTPRoute products": http_routes,
     "Service ports": services,
+    "several Services": several_services,
     "key material": secrets,
 }
 """Builders of configuration objects by family."""

@@ -45,8 +45,8 @@ from webhook.inject.config import decode_config
 from webhook.server.pod_review import InjectionSettings, PodFacts
 from webhook.server.program import PodReview, review_config, review_pod, run
 
-LONGEST = 3.0
-"""Maximum number of CPU seconds for an input."""
+LONGEST = 5.0
+"""Maximum number of CPU seconds for an input. 1 MB of small objects take up to three."""
 LONGEST_WAIT = 100.0
 """Maximum number of seconds for an input, which only a hang exceeds, even on a busy machine."""
 TURNS = 30

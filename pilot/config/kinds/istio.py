@@ -112,7 +112,6 @@ SERVICE_ENTRY = Kind(
         "ref": indexes.entry_refs,
         "address": indexes.endpoint_addresses,
         "selecting": indexes.selecting,
-        "large": indexes.large_entries,
     },
     push_reason="service",
     update="svc",

@@ -27,6 +27,7 @@ SERVICE = RegistryKind(
         "external": indexes.is_external_name,
         "exported": indexes.has_export_to,
         "named": indexes.plain_name,
+        "many_ports": indexes.many_ports,
     },
     push_reason="service",
     update="svc",

@@ -14,6 +14,8 @@ EXPORT_TO = "networking.istio.io/exportTo"  # annotation: the namespaces that se
 
 MAX_PORTS = 1000
 """Maximum number of ports of a Service that are used. Each port has clusters, endpoints, listeners and routes."""
+FREE_PORTS = 2
+"""Number of ports of each Service that do not count in the limit for the Services of a namespace."""
 
 
 class ServicePort(Lenient, frozen=True):

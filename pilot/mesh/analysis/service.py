@@ -1,10 +1,10 @@
-"""Checks that the namespaces in the exportTo of Kubernetes Services and their named target ports exist, and that no
-ExternalName is a circular alias."""
+"""Checks that the namespaces in the exportTo of Kubernetes Services and their named target ports exist, that no
+ExternalName is a circular alias, and that the Services of a namespace do not have too many ports."""
 
 from __future__ import annotations
 
 from pilot.config.kinds.kubernetes import SERVICE
-from pilot.config.kubernetes.service import EXPORT_TO, Service, ServicePort
+from pilot.config.kubernetes.service import EXPORT_TO, FREE_PORTS, Service, ServicePort
 from pilot.config.object import Object, RegistryKey
 from pilot.config.problem import Problem, Problems, below, warning
 from pilot.derive import derived
@@ -12,6 +12,7 @@ from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.export_to import check_export_to
 from pilot.mesh.registry.aliases import is_circular_alias
 from pilot.mesh.registry.container_ports import ports_of_selected
+from pilot.mesh.registry.excess_ports import excess_services, used_ports
 from pilot.mesh.registry.kubernetes_services import exported_names, kubernetes_hostname
 from pilot.mesh.tables.database import Mesh
 
@@ -22,22 +23,32 @@ _MAX_LISTED = 5
 
 @derived
 def _keys(db: Mesh) -> tuple[RegistryKey, ...]:
-    return tuple(dict.fromkeys(key for index in _INDEXES for key in SERVICE.keys(db, index, True)))
+    checked = (key for index in _INDEXES for key in SERVICE.keys(db, index, True))
+    limited = (key for namespace in SERVICE.buckets(db, "many_ports") for key in excess_services(db, namespace))
+    return tuple(dict.fromkeys((*checked, *limited)))
 
 
 @derived
 def service_problems(db: Mesh, key: RegistryKey) -> tuple[Problem, ...]:
     """Return the problems between a Kubernetes Service and other objects."""
     kubernetes_service = SERVICE.get(db, key)
-    return attribute(kubernetes_service, _check(db, kubernetes_service)) if kubernetes_service is not None else ()
+    return attribute(kubernetes_service, _check(db, key, kubernetes_service)) if kubernetes_service is not None else ()
 
 
 SERVICES = Check("Service", _keys, service_problems)
 
 
-def _check(db: Mesh, o: Object[Service]) -> Problems:
+def _check(db: Mesh, key: RegistryKey, o: Object[Service]) -> Problems:
     for problem in check_export_to(db, exported_names(o)):
         yield from below(f"metadata.annotations[{EXPORT_TO}]", (problem,))
+    if len(ports := used_ports(db, key, o)) < len(o.spec.used_ports):
+        yield warning(
+            "too-many",
+            "spec.ports",
+            f"the Services of namespace {o.namespace} have more than {db.settings.registry.max_service_ports} ports "
+            f"(PILOT_MAX_SERVICE_PORTS), not counting {FREE_PORTS} of each; only the first {len(ports)} of the "
+            f"{len(o.spec.ports)} ports of this one are used, because older Services take precedence",
+        )
     yield from below("spec", _check_targets(db, o))
     if o.spec.type == "ExternalName" and is_circular_alias(
         db, kubernetes_hostname(o.name, o.namespace, db.settings.registry.domain)

@@ -16,7 +16,7 @@ from pilot.mesh.analysis.export_to import check_export_to
 from pilot.mesh.analysis.selector import check_selector
 from pilot.mesh.model.service import Registry, ServiceRef
 from pilot.mesh.registry.endpoints import endpoints
-from pilot.mesh.registry.excess_entries import excess_entries
+from pilot.mesh.registry.excess_entries import is_ignored
 from pilot.mesh.registry.services import service, unmerged_entries
 from pilot.mesh.tables.database import Mesh
 
@@ -41,11 +41,11 @@ SERVICE_ENTRIES = Check("ServiceEntry", _keys, service_entry_problems)
 
 
 def _check(db: Mesh, o: Object[ServiceEntry]) -> Problems:
-    if o.key in excess_entries(db, o.namespace):
+    if is_ignored(db, o.key):
         yield warning(
             "too-large",
             "hosts",
-            f"the ServiceEntries of namespace {o.namespace} that have many hosts and ports expand to more than "
+            f"the ServiceEntries of namespace {o.namespace} expand to more than "
             f"{db.settings.registry.max_entry_endpoints} endpoints (PILOT_MAX_SERVICE_ENTRY_ENDPOINTS), where a "
             f"cluster for a host and port counts as {CLUSTER_ENDPOINTS}; this one, with {count_expanded(o.spec)}, is "
             "ignored because older ones take precedence; list fewer hosts, ports, addresses or endpoints",

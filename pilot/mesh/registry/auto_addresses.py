@@ -199,7 +199,6 @@ def _usable(addresses: tuple[str, ...], prefixes: tuple[str, ...], in_use: Set[s
     return tuple(address for address in firsts if address is not None)
 
 
-@functools.lru_cache(maxsize=1 << 17)
 def _parse(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(address)
@@ -207,6 +206,7 @@ def _parse(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None
         return None
 
 
+@functools.lru_cache(maxsize=1 << 17)
 def _is_from(address: str, prefix: str) -> bool:
     parsed = _parse(address)
     return parsed is not None and parsed in _network(prefix)

@@ -1,4 +1,4 @@
-"""The limit for the large ServiceEntries of a namespace.
+"""The limit for the ServiceEntries of a namespace.
 
 A ServiceEntry of 5 kB can have 800 clusters with 100 endpoints each, and a namespace can have many of them. Without a
 limit, one tenant could exhaust the memory of the control plane and of all proxies.
@@ -7,23 +7,42 @@ limit, one tenant could exhaust the memory of the control plane and of all proxi
 from __future__ import annotations
 
 from pilot.config.kinds.istio import SERVICE_ENTRY
-from pilot.config.networking.service_entry import count_expanded
-from pilot.config.object import ObjectKey, age
-from pilot.derive import hub
+from pilot.config.networking.service_entry import PORT_ENDPOINTS, ServiceEntry, count_expanded
+from pilot.config.object import Object, ObjectKey, age
+from pilot.derive import Steps, derived, hub_in_steps
 from pilot.mesh.tables.database import Mesh
 
+STEP = 200
+"""Number of ServiceEntries that are counted in a step."""
 
-@hub
-def excess_entries(db: Mesh, namespace: str) -> frozenset[ObjectKey]:
-    """Return the large ServiceEntries of a namespace that are ignored, because they and the older ones expand to more
+
+@derived
+def is_ignored(db: Mesh, key: ObjectKey) -> bool:
+    """Return whether a ServiceEntry is ignored because of the limit."""
+    return key in excess_entries(db, key.namespace)
+
+
+@hub_in_steps
+def excess_entries(db: Mesh, namespace: str) -> Steps[frozenset[ObjectKey]]:
+    """Return the ServiceEntries of a namespace that are ignored, because they and the older ones expand to more
     endpoints than the settings allow.
 
-    4000 clusters, which is the default, take up to 100 MB.
+    Each port number of the namespace counts once. 4000 clusters, which is the default, take up to 100 MB.
     """
-    rows = (SERVICE_ENTRY.get(db, key) for key in SERVICE_ENTRY.keys(db, "large", namespace))
-    total, excess = 0, set()
-    for row in sorted((row for row in rows if row is not None), key=age):
-        total += count_expanded(row.spec)
-        if total > db.settings.registry.max_entry_endpoints:
+    rows: list[tuple[Object[ServiceEntry], int]] = []
+    for number, key in enumerate(SERVICE_ENTRY.keys(db, "namespace", namespace), 1):
+        if (row := SERVICE_ENTRY.get(db, key)) is not None:
+            rows.append((row, count_expanded(row.spec)))
+        if number % STEP == 0:
+            yield None
+    limit, total, excess = db.settings.registry.max_entry_endpoints, 0, set()
+    numbers: set[int] = set()
+    for row, expanded in sorted(rows, key=lambda pair: age(pair[0])):
+        more = {port.number for port in row.spec.ports} - numbers
+        size = expanded + len(more) * PORT_ENDPOINTS
+        if total + size > limit:
             excess.add(row.key)
+        else:
+            total += size
+            numbers |= more
     return frozenset(excess)

@@ -35,9 +35,13 @@ def kubernetes_hostname(name: str, namespace: str, domain: str) -> str:
 
 
 def build_kubernetes_service(
-    row: Object[KubernetesService], cluster: str, namespace_annotations: Mapping[str, str], rules: ServiceRules
+    row: Object[KubernetesService],
+    ports: Sequence[ServicePort],
+    cluster: str,
+    namespace_annotations: Mapping[str, str],
+    rules: ServiceRules,
 ) -> Service:
-    """Return the service that a Kubernetes Service in a cluster declares."""
+    """Return the service that a Kubernetes Service in a cluster declares, with those of its ports that are used."""
     spec = row.spec
     external = spec.external_name if spec.type == "ExternalName" else ""
     if spec.cluster_ip == HEADLESS:
@@ -51,7 +55,7 @@ def build_kubernetes_service(
         name=row.name,
         registry=Registry.KUBERNETES,
         source=row.key,
-        ports=tuple(_port(port) for port in spec.used_ports),
+        ports=tuple(_port(port) for port in ports),
         resolution=resolution,
         addresses=addresses,
         cluster_addresses=((cluster, addresses),),

@@ -20,6 +20,7 @@ from pilot.mesh.model.service import Port, Resolution, Service, ServiceRef
 from pilot.mesh.model.workload import Workload
 from pilot.mesh.registry.endpoint_slices import slice_endpoints
 from pilot.mesh.registry.endpoints import entry_endpoint, target_port
+from pilot.mesh.registry.excess_ports import used_ports
 from pilot.mesh.registry.kubernetes_services import kubernetes_hostname
 from pilot.mesh.registry.pods import named_ports
 from pilot.mesh.registry.services import cluster_service, service
@@ -91,11 +92,13 @@ def selecting_targets(
 ) -> frozenset[tuple[int, int | str | None]]:
     """Return the ports of the Kubernetes Services that select workloads with the labels, each with its target port."""
     rows = (
-        SERVICE.get(db, key)
+        (key, SERVICE.get(db, key))
         for cluster in service_clusters(db)
         for key in _selecting_services(db, cluster, namespace, dict(labels))
     )
-    return frozenset((port.port, port.target_port) for row in rows if row is not None for port in row.spec.used_ports)
+    return frozenset(
+        (port.port, port.target_port) for key, row in rows if row is not None for port in used_ports(db, key, row)
+    )
 
 
 @derived
@@ -120,7 +123,7 @@ def _targets(
     if row is None or listed_service is None:
         return []
     targets: dict[tuple[int, Protocol], AgedTarget] = {}
-    for service_port, port in zip(row.spec.used_ports, listed_service.ports, strict=True):
+    for service_port, port in zip(used_ports(db, key, row), listed_service.ports, strict=True):
         number = find(service_port)
         if number is None:
             if strict:

@@ -22,7 +22,8 @@ from pilot.mesh.model.service import Port, Service, ServiceRef
 from pilot.mesh.registry import clusterset
 from pilot.mesh.registry.auto_addresses import auto_addresses
 from pilot.mesh.registry.clusterset import has_hosts
-from pilot.mesh.registry.excess_entries import excess_entries
+from pilot.mesh.registry.excess_entries import is_ignored
+from pilot.mesh.registry.excess_ports import used_ports
 from pilot.mesh.registry.kubernetes_services import build_kubernetes_service, kubernetes_hostname, merge_clusters
 from pilot.mesh.registry.service_entries import build_entry_service
 from pilot.mesh.registry.service_settings import service_rules
@@ -81,7 +82,11 @@ def _kubernetes_service(db: Mesh, key: RegistryKey) -> Service | None:
     row = SERVICE.get(db, key)
     return (
         build_kubernetes_service(
-            row, key.cluster, namespace_annotations(db, key.cluster, key.namespace), service_rules(db)
+            row,
+            used_ports(db, key, row),
+            key.cluster,
+            namespace_annotations(db, key.cluster, key.namespace),
+            service_rules(db),
         )
         if row
         else None
@@ -119,7 +124,7 @@ def declaring_entries(db: Mesh, ref: ServiceRef) -> Iterator[Object[ServiceEntry
     memoised."""
     for key in SERVICE_ENTRY.keys(db, "ref", ref):
         row = SERVICE_ENTRY.get(db, key)
-        if row is not None and key not in excess_entries(db, ref.namespace):
+        if row is not None and not is_ignored(db, key):
             yield row
 
 

@@ -290,6 +290,10 @@ class Discovery:
         """Return the number of serialized resources."""
         return sum(len(group) for groups in self.cached_resources().values() for group in groups)
 
+    def count_behind(self) -> int:
+        """Return the number of connections that have unprocessed changes or are processing changes."""
+        return len(self._behind)
+
     def count_waiting(self) -> int:
         """Return the number of connections with unprocessed changes."""
         return sum(connection.dirty_since is not None for connection in self._connections.values())

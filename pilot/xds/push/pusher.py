@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -87,6 +88,12 @@ class Pusher:
         self._held_connections: dict[Connection, None] = {}
         self._due: dict[Connection, None] = {}
         self._is_holding = False
+        self._writing = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether no response is being computed. Responses may be being written."""
+        return self._discovery.count_behind() <= self._writing
 
     async def serve(self, connection: Connection, write: WriteBytes) -> None:
         """Write the responses that a connection lacks, until the connection is finished."""
@@ -141,7 +148,8 @@ class Pusher:
         succeeded = False
         has_waited = not self.write_limiter.try_start(limited)
         if has_waited:
-            await self.write_limiter.wait(limited, connection.has_acknowledged)
+            with self._while_writing():
+                await self.write_limiter.wait(limited, connection.has_acknowledged)
         self._schedule_check()
         try:
             if has_waited:  # The current response, not the one from before the wait.
@@ -166,6 +174,15 @@ class Pusher:
             self.write_limiter.finish(limited, succeeded)
         if not message.written.done():
             message.written.set_result(None)
+
+    @contextlib.contextmanager
+    def _while_writing(self) -> Iterator[None]:
+        """Count a connection as writing."""
+        self._writing += 1
+        try:
+            yield
+        finally:
+            self._writing -= 1
 
     def _limited_write(self, connection: Connection, size: int) -> Write:
         """Return the object that represents a write on a connection in the write limiter."""
@@ -205,7 +222,8 @@ class Pusher:
         self.secret_report.on_response(connection, response)
         encoded_at = time.monotonic()
         try:
-            await write(message)
+            with self._while_writing():
+                await write(message)
         except Exception:
             self._metrics.send_failed(response.type_url)
             raise

@@ -1,18 +1,25 @@
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
+
 from pilot.config.group_kind import GroupKind
+from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, POD, SERVICE
 from pilot.config.kubernetes.endpoint_slice import EndpointPort, EndpointSlice
 from pilot.config.kubernetes.service import Service
+from pilot.config.networking.service_entry import CLUSTER_ENDPOINTS, HOST_ENDPOINTS
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.derive import derived
 from pilot.ingest.batch import ADMITTED, MAX_FORMER, MAX_FORMER_ENDPOINTS, Batch, Commit
+from pilot.ingest.namespace_filter import Edit
+from pilot.ingest.portions import LONGEST_PROCESSING, PORTION
 from pilot.lib.duration import parse_duration
 from pilot.mesh.registry.auto_addresses import allocated_addresses
 from pilot.mesh.registry.services import visible_refs
 from pilot.mesh.tables.database import Mesh
 from testing.mesh.clock import VirtualClock
-from testing.mesh.objects import Plain, make
+from testing.mesh.objects import Plain, at, endpoint_slice, make
 from testing.mesh.world import rows_of
 
 KEY = RegistryKey("Kubernetes", "shop", "a")
@@ -273,3 +280,122 @@ def test_former_rows_of_endpoints_are_limited_apart() -> None:
         harness.batch.flush()
     former = harness.commits[-1][1].former
     assert (len(former), (SERVICE.table_name, KEY) in former) == (MAX_FORMER_ENDPOINTS + 1, True)
+
+
+# -- portions ----------------------------------------------------------------------------------------------------------
+
+
+def entries_with(clusters: int, names: Iterable[str], namespace: str = "a") -> list[Edit]:
+    """Return edits of ServiceEntries that have this number of clusters each."""
+    hosts = [[f"h{n}.{name}.{namespace}.com" for n in range(clusters)] for name in names]
+    ports = [{"number": 80, "protocol": "HTTP", "name": "http"}]
+    objects = [
+        make("ServiceEntry", name, json.dumps({"hosts": listed, "ports": ports, "resolution": "DNS"}), namespace)
+        for name, listed in zip(names, hosts, strict=True)
+    ]
+    return [(table, key, entry) for (table, key), entry in rows_of(objects).items()]
+
+
+def committed(harness: Batching) -> list[list[str]]:
+    """Return the names of the objects of each commit."""
+    return [[key.name for _, key, _ in commit.edits] for _, commit in harness.commits]  # type: ignore[attr-defined]
+
+
+class Portioned(Batching):
+    """A batch whose commits are processed when a test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_processed = True
+        self.batch = Batch(
+            self.mesh,
+            self.clock,
+            parse_duration("100ms"),
+            parse_duration("1s"),
+            self.on_commit,
+            are_processed=lambda: self.is_processed,
+        )
+
+    def on_commit(self, commit: Commit) -> None:
+        super().on_commit(commit)
+        self.is_processed = False
+
+
+LARGE = PORTION // (HOST_ENDPOINTS + CLUSTER_ENDPOINTS) // 2
+"""Number of clusters of ServiceEntries of which a portion has two."""
+
+
+def test_next_portion_of_a_large_change_waits_until_the_previous_one_is_processed() -> None:
+    harness = Portioned()
+    harness.batch.put(entries_with(LARGE, "vwxyz"))
+    harness.clock.advance(1)
+    assert committed(harness) == [["v", "w"]]
+    assert len(harness.batch) == 3
+    harness.is_processed = True
+    harness.clock.advance(1)
+    assert committed(harness) == [["v", "w"], ["x", "y"]]
+    harness.is_processed = True
+    harness.clock.advance(1)
+    assert committed(harness) == [["v", "w"], ["x", "y"], ["z"]]
+    assert [(commit.arrivals, round(commit.first - harness.start, 3)) for _, commit in harness.commits] == [
+        (1, 0.0), (0, 0.0), (0, 0.0),
+    ]  # fmt: skip
+    assert len(harness.batch) == harness.clock.waiting == 0
+
+
+def test_next_portion_does_not_wait_for_long() -> None:
+    harness = Portioned()
+    harness.batch.put(entries_with(LARGE, "xyz"))
+    harness.clock.advance(LONGEST_PROCESSING)
+    assert committed(harness) == [["x", "y"]]
+    harness.clock.advance(0.2)
+    assert committed(harness) == [["x", "y"], ["z"]]
+
+
+def test_changes_of_other_namespaces_and_endpoints_do_not_wait_for_portions() -> None:
+    harness = Portioned()
+    harness.batch.put(entries_with(LARGE, "xyz"))
+    harness.clock.advance(0.2)
+    slice_edits = [
+        (table, key, row) for (table, key), row in rows_of([endpoint_slice("late", at("10.1.0.2", "p"))]).items()
+    ]
+    harness.batch.put([*entries_with(LARGE, "q", "b"), *slice_edits])
+    harness.clock.advance(0.2)
+    assert [set(names) for names in committed(harness)[:1]] == [{"x", "y"}]
+    assert "q" in committed(harness)[1]
+    assert len(committed(harness)[1]) == 2
+    assert len(harness.batch) == 1
+
+
+def test_later_changes_of_the_namespace_keep_their_order() -> None:
+    harness = Portioned()
+    removed = entries_with(1, "x")
+    harness.batch.put(removed)
+    harness.clock.advance(0.2)
+    harness.is_processed = True
+    harness.batch.put([*entries_with(LARGE, "abc"), *((table, key, None) for table, key, _ in removed)])
+    harness.clock.advance(0.2)
+    assert committed(harness)[1:] == [["a", "b"]]
+    harness.is_processed = True
+    harness.clock.advance(0.2)
+    assert committed(harness)[1:] == [["a", "b"], ["c", "x"]]
+
+
+def test_newer_edits_replace_those_that_wait_for_a_portion() -> None:
+    harness = Portioned()
+    harness.batch.put(entries_with(LARGE, "xyz"))
+    harness.clock.advance(0.2)
+    harness.batch.put((table, key, None) for table, key, _ in entries_with(LARGE, "z"))
+    harness.is_processed = True
+    harness.clock.advance(0.5)
+    assert committed(harness) == [["x", "y"], ["z"]]
+    assert len(SERVICE_ENTRY.table(harness.mesh)) == 2
+
+
+def test_flush_commits_all_portions() -> None:
+    harness = Portioned()
+    harness.batch.put(entries_with(LARGE, "vwxyz"))
+    harness.clock.advance(0.2)
+    harness.batch.flush()
+    assert committed(harness) == [["v", "w"], ["x", "y", "z"]]
+    assert harness.clock.waiting == 0

@@ -97,6 +97,11 @@ OBJECTS: tuple[Plain, ...] = (
         labels="{istio.io/persistent-session-header: x-session}",
     ),
     make("Service", "db", "{clusterIP: 10.96.0.3, ports: [{name: mysql, port: 3306}]}"),
+    make(
+        "Service",
+        "wide",
+        "{clusterIP: 10.96.0.5, ports: [{name: a, port: 1}, {name: b, port: 2}, {name: c, port: 3}, {name: d, port: 4}]}",
+    ),
     make("Service", "vms", f"{{clusterIP: 10.96.0.4, selector: {{app: vm}}, ports: {HTTP}}}"),
     make("WorkloadEntry", "vm-0", "{address: 10.9.0.1, network: here, labels: {app: vm}}"),
     make(
@@ -164,7 +169,10 @@ ENVIRON = {
     "PILOT_ENABLE_PERSISTENT_SESSION_FILTER": "true",
     "ENABLE_MCS_SERVICE_DISCOVERY": "true",
     "ENABLE_MCS_HOST": "true",
-    "PILOT_MAX_SERVICE_ENTRY_ENDPOINTS": str(len(MANY) * (HOST_ENDPOINTS + CLUSTER_ENDPOINTS) + PORT_ENDPOINTS - 1),
+    "PILOT_MAX_SERVICE_ENTRY_ENDPOINTS": str(
+        (len(MANY) - 1) * HOST_ENDPOINTS + (len(MANY) + 3) * CLUSTER_ENDPOINTS + 2 * PORT_ENDPOINTS - 1
+    ),
+    "PILOT_MAX_SERVICE_PORTS": "1",
 }
 
 

@@ -7,7 +7,7 @@ Each distinct key is built once for all scopes.
 
 from __future__ import annotations
 
-from collections.abc import Container, Generator, Mapping
+from collections.abc import Callable, Container, Generator, Mapping, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -24,7 +24,7 @@ from pilot.envoy.listener.manager_template import manager_template_at, tracing_f
 from pilot.envoy.listener.outbound.address_claims import AddressClaim, binding_of, claims
 from pilot.envoy.listener.outbound.outbound_builder import build_outbound_listener
 from pilot.envoy.listener.outbound.outbound_chains import http_chain, tcp_chains
-from pilot.envoy.listener.outbound.outbound_draft import ListenerDraft, OutboundListenerKey
+from pilot.envoy.listener.outbound.outbound_draft import ListenerDraft, OutboundChainKey, OutboundListenerKey
 from pilot.envoy.names import outbound_cluster
 from pilot.envoy.resource import Resource
 from pilot.mesh.model.facets import (
@@ -37,6 +37,18 @@ from pilot.mesh.model.facets import (
 from pilot.mesh.scope.sidecar_scope import egress_listeners, outbound_traffic_policy
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.imports import egress_services
+
+MANY_CLAIMS = 20
+"""Number of claims to an address from which their chains are memoised.
+
+Otherwise, a change of one service would compute the chains of all services at the address again.
+"""
+
+
+class ClaimKey(msgspec.Struct, frozen=True, cache_hash=True):
+    """One of many claims to an address."""
+
+    claim: AddressClaim
 
 
 class ListenerAddressKey(msgspec.Struct, frozen=True, cache_hash=True):
@@ -171,8 +183,9 @@ def outbound_listener_key(
     """Return the key of the listener at an address, merged from all claims. Return None if it has no chains."""
     draft = ListenerDraft()
     wildcard = wildcards(facet.listening.ipv4, facet.listening.ipv6)[0]
+    find_chains = _memoised_chains if len(address.claims) >= MANY_CLAIMS else tcp_chains
     for claim in address.claims:
-        _merge_claim(db, draft, claim, facet, wildcard)
+        _merge_claim(db, draft, claim, facet, wildcard, find_chains)
         yield
     if draft.port is None:
         return None
@@ -181,8 +194,22 @@ def outbound_listener_key(
     )
 
 
+def _memoised_chains(db: Mesh, claim: AddressClaim, facet: OutboundListenersFacet) -> Sequence[OutboundChainKey]:
+    return _chains_of_claim(db, ClaimKey(claim), facet)
+
+
+@derived
+def _chains_of_claim(db: Mesh, key: ClaimKey, facet: OutboundListenersFacet) -> tuple[OutboundChainKey, ...]:
+    return tuple(tcp_chains(db, key.claim, facet))
+
+
 def _merge_claim(
-    db: Mesh, draft: ListenerDraft, claim: AddressClaim, facet: OutboundListenersFacet, wildcard: str
+    db: Mesh,
+    draft: ListenerDraft,
+    claim: AddressClaim,
+    facet: OutboundListenersFacet,
+    wildcard: str,
+    find_chains: Callable[[Mesh, AddressClaim, OutboundListenersFacet], Sequence[OutboundChainKey]],
 ) -> None:
     """Merge a claim into a draft.
 
@@ -198,7 +225,7 @@ def _merge_claim(
     if protocol.is_http:
         chains = [http_chain(db, claim, facet, detected)]
     else:
-        chains = tcp_chains(db, claim, facet)
+        chains = [*find_chains(db, claim, facet)]
         if protocol is Protocol.UNSUPPORTED and (
             draft_protocol is None or draft_protocol.is_http or draft_protocol.is_tcp
         ):

@@ -23,7 +23,10 @@ from testing.mesh.objects import make, world
 from testing.mesh.problems import problems_of
 
 HOSTS, PORTS, ENDPOINTS = 10, 4, 20
-LIMIT = 3 * (HOSTS * (HOST_ENDPOINTS + PORTS * (ENDPOINTS + CLUSTER_ENDPOINTS)) + PORTS * PORT_ENDPOINTS)
+EXPANDED = (HOSTS - 1) * HOST_ENDPOINTS + HOSTS * PORTS * (ENDPOINTS + CLUSTER_ENDPOINTS)
+SMALL = CLUSTER_ENDPOINTS + PORT_ENDPOINTS
+"""The number of endpoints to which the smallest ServiceEntry expands, which has a port that no other one has."""
+LIMIT = 3 * EXPANDED + PORTS * PORT_ENDPOINTS + SMALL
 """The number of endpoints to which three of the ServiceEntries expand."""
 DAYS = {"first": 3, "second": 4, "third": 5, "fourth": 6}
 """The ServiceEntries of a namespace, and the days on which they were created."""
@@ -67,11 +70,11 @@ def test_newest_entries_of_a_namespace_are_ignored_beyond_the_limit() -> None:
 @pytest.mark.parametrize(
     ("protocols", "expanded"),
     [
-        (["HTTP"], 10 * (HOST_ENDPOINTS + CLUSTER_ENDPOINTS) + PORT_ENDPOINTS),
-        (["TLS"], 10 * (HOST_ENDPOINTS + CLUSTER_ENDPOINTS + 4 * CHAIN_ENDPOINTS) + PORT_ENDPOINTS),
+        (["HTTP"], 9 * HOST_ENDPOINTS + 10 * CLUSTER_ENDPOINTS),
+        (["TLS"], 9 * HOST_ENDPOINTS + 10 * (CLUSTER_ENDPOINTS + 4 * CHAIN_ENDPOINTS)),
         (
             ["tcp", "grpc", ""],
-            10 * (HOST_ENDPOINTS + 3 * CLUSTER_ENDPOINTS + 2 * 4 * CHAIN_ENDPOINTS) + 3 * PORT_ENDPOINTS,
+            9 * HOST_ENDPOINTS + 10 * (3 * CLUSTER_ENDPOINTS + 2 * 4 * CHAIN_ENDPOINTS),
         ),
     ],
 )
@@ -82,6 +85,28 @@ def test_hosts_ports_and_addresses_of_ports_that_are_not_http_count(protocols: l
         ports=tuple(ServicePort(number, protocol) for number, protocol in enumerate(protocols, 1)),
     )
     assert count_expanded(spec) == expanded
+
+
+@pytest.mark.parametrize(("hosts", "ports", "ignored"), [(1, 1, 6), (1, 2, 8), (2, 1, 9)])
+def test_small_entries_count_too(hosts: int, ports: int, ignored: int) -> None:
+    def small(number: int) -> dict[str, Any]:
+        names = [f"h{n}.e{number}.example.com" for n in range(hosts)]
+        listed = [{"number": 80 + n, "name": f"p{n}", "protocol": "HTTP"} for n in range(ports)]
+        return make("ServiceEntry", f"e{number:02}", json.dumps({"hosts": names, "ports": listed, "resolution": "DNS"}))
+
+    limit = 4 * CLUSTER_ENDPOINTS + ports * PORT_ENDPOINTS
+    mesh = world(*(small(number) for number in range(10)), PILOT_MAX_SERVICE_ENTRY_ENDPOINTS=str(limit))
+    problems = sorted(p.object.name for p in problems_of(mesh) if p.code == "too-large")
+    assert problems == [f"e{number:02}" for number in range(10 - ignored, 10)]
+
+
+def test_entry_that_is_too_large_alone_does_not_exclude_newer_ones() -> None:
+    mesh = world(entry("first", 3), entry("second", 4), PILOT_MAX_SERVICE_ENTRY_ENDPOINTS="600")
+    mesh.apply_objects(make("ServiceEntry", "small", json.dumps({
+        "hosts": ["a.example.com", "b.example.com"], "resolution": "DNS",
+        "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}],
+    }), "tenant", day=7))  # fmt: skip
+    assert sorted(p.object.name for p in problems_of(mesh) if p.code == "too-large") == ["first", "second"]
 
 
 def test_entries_with_many_filter_chains_are_ignored_beyond_the_limit() -> None:

@@ -1,0 +1,47 @@
+"""The limit for the ports of the Kubernetes Services of a namespace.
+
+Each port has clusters, endpoints, listeners and routes. A Service of 36 kB can have 1000 ports, and a namespace can
+have many of them. Without a limit, one tenant could exhaust the memory of the control plane and of all proxies.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from pilot.config.kinds.kubernetes import SERVICE
+from pilot.config.kubernetes.service import FREE_PORTS, Service, ServicePort
+from pilot.config.object import Object, RegistryKey, age
+from pilot.derive import derived, hub
+from pilot.mesh.tables.database import Mesh
+
+
+def used_ports(db: Mesh, key: RegistryKey, row: Object[Service]) -> tuple[ServicePort, ...]:
+    """Return the ports of a Service that are used. Not memoised."""
+    ports = row.spec.used_ports
+    return ports[:FREE_PORTS] if len(ports) > FREE_PORTS and _is_excess(db, key) else ports
+
+
+@derived
+def _is_excess(db: Mesh, key: RegistryKey) -> bool:
+    return key in excess_services(db, key.namespace)
+
+
+@hub
+def excess_services(db: Mesh, namespace: str) -> frozenset[RegistryKey]:
+    """Return the Services of a namespace of which only the first ports are used, because they and the older ones have
+    more ports than the settings allow.
+
+    The first `FREE_PORTS` of each Service do not count. Services with the same name in several clusters are one
+    service.
+    """
+    rows = ((key, SERVICE.get(db, key)) for key in SERVICE.keys(db, "many_ports", namespace))
+    counted: Counter[str] = Counter()
+    total, excess = 0, set()
+    for key, row in sorted(((key, row) for key, row in rows if row is not None), key=lambda pair: age(pair[1])):
+        more = max(0, len(row.spec.used_ports) - FREE_PORTS - counted[row.name])
+        if total + more > db.settings.registry.max_service_ports:
+            excess.add(key)
+        else:
+            total += more
+            counted[row.name] += more
+    return frozenset(excess)

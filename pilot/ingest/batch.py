@@ -102,7 +102,6 @@ class Batch:
 
     def put(self, edits: Iterable[Edit]) -> None:
         """Add edits. An empty iterable does not restart the debounce timer."""
-        before = len(self._edits)
         empty = True
         endpoints = False
         for table, key, row in edits:
@@ -115,9 +114,9 @@ class Batch:
         if empty:
             return
         self._last = self._clock.time()
-        self._arrivals += 1
-        if not before:
+        if not self._arrivals:
             self._first = self._last
+        self._arrivals += 1
         if endpoints and self._first_of_endpoints is None:
             self._first_of_endpoints = self._last
         if self._timer is None:
@@ -165,9 +164,8 @@ class Batch:
     def _begin(self, portions: Portions | None) -> _Committing:
         """Start the commit of the pending edits, or of the next portion of them. Later edits belong to the next
         commit."""
-        if portions is not None:
-            portions.begin()
-        first = self._first if self._first_of_rest is None else self._first_of_rest
+        is_next = portions is None or portions.begin()
+        first = self._first_of_rest if is_next and self._first_of_rest is not None else self._first
         self._committing = _Committing(
             self._mesh, self._namespaces, portions, self._edits, self._arrivals, first, self._last
         )
@@ -184,7 +182,10 @@ class Batch:
         if not is_complete:
             return True
         self._committing = None
-        self._first_of_rest = committing.first if committing.left else None
+        if not committing.left:
+            self._first_of_rest = None
+        elif self._first_of_rest is None:
+            self._first_of_rest = committing.first
         self._edits = {**committing.left, **self._edits}
         if committing.edits:
             self._on_commit(committing.commit())

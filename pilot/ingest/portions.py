@@ -15,7 +15,7 @@ PORTION = 40_000
 
 It corresponds to 600 to 1000 clusters, whose translation for a proxy takes a few tenths of a second.
 """
-LONGEST_PROCESSING = 5.0
+LONGEST_PROCESSING = 2.0
 """Number of seconds after which the next portion no longer waits until the previous one was processed."""
 _SIZES: dict[str, Callable[[Any], int]] = {
     SERVICE_ENTRY.table_name: lambda row: HOST_ENDPOINTS + count_expanded(row.spec),
@@ -42,12 +42,14 @@ class Portions:
         """Return whether the next portion may be committed."""
         return self._now() - self._started_at >= LONGEST_PROCESSING or self._are_processed()
 
-    def begin(self) -> None:
-        """Begin a commit, with a new portion of each namespace if it is due."""
+    def begin(self) -> bool:
+        """Begin a commit. Return whether it begins the next portions, because they are due."""
         self._exhausted.clear()
-        if self.is_due():
+        is_due = self.is_due()
+        if is_due:
             self._taken.clear()
             self._started_at = self._now()
+        return is_due
 
     def take(self, table: str, key: Hashable, row: Any) -> bool:
         """Return whether an edit belongs to the commit. A portion contains at least one edit, however large it is."""

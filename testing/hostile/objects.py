@@ -169,17 +169,6 @@ def authorization_policies(c: Choices) -> Plain:
     return security("AuthorizationPolicy", {"action": c.pick("action", ("ALLOW", "DENY")), "rules": rules})
 
 
-def request_authentications(c: Choices) -> Plain:
-    key = {"kty": "RSA", "e": "AQAB", "n": "w" * (c.count("modulus", 100_000) + 300), "kid": "a"}
-    jwks = json.dumps({"keys": [key] * max(1, c.count("keys", 2000))})
-    source = c.pick("source", ("jwks", "jwksUri"))
-    rules = [
-        {"issuer": f"i{n}", source: jwks if source == "jwks" else f"http://127.0.0.1:1/{n}"}
-        for n in range(max(1, c.count("rules", 10_000)))
-    ]
-    return security("RequestAuthentication", {"jwtRules": rules})
-
-
 def envoy_filters(c: Choices) -> Plain:
     value: Any = {
         f"{c.pick('field', ('unknown', 'name', 'typed_config', '@type'))}{n}": n
@@ -283,14 +272,14 @@ def services(c: Choices) -> Plain:
 
 
 def several_services(c: Choices) -> Plain:
-    plain = services(c)
+    prefix = c.pick("protocol", ("http", "grpc", "tcp", "tls", "mysql", "x"))
+    ports = [{"name": f"{prefix}-{n}", "port": n + 1} for n in range(max(1, c.count("ports", 2000)))]
+    address = c.pick("address", ("10.{}.{}.1", "None", "fd00::{}:{}"))
     items = []
-    most = MAX_HOSTS // len(plain["spec"]["ports"])
-    for n in range(max(1, min(c.count("services", 5000), most))):
-        metadata = {**plain["metadata"], "name": f"worst-{n}"}
-        items.append(
-            {**plain, "metadata": metadata, "spec": {**plain["spec"], "clusterIP": f"10.{n >> 8}.{n & 255}.1"}}
-        )
+    for n in range(max(1, min(c.count("services", 5000), MAX_HOSTS // len(ports)))):
+        plain = make_object("v1", "Service", {"clusterIP": address.format(n >> 8, n & 255), "ports": ports})
+        plain["metadata"]["name"] = f"worst-{n}"
+        items.append(plain)
     return {"apiVersion": "v1", "kind": "List", "items": items}
 
 
@@ -341,7 +330,6 @@ CONFIGURATION: dict[str, Callable[[Choices], Plain]] = {
     "ServiceEntry products": service_entries,
     "several ServiceEntries": several_service_entries,
     "AuthorizationPolicy products": authorization_policies,
-    "JWT rules": request_authentications,
     "EnvoyFilter values": envoy_filters,
     "Gateway servers": gateways,
     "Sidecar listeners": sidecars,

@@ -365,6 +365,11 @@ def test_changes_of_other_namespaces_and_endpoints_do_not_wait_for_portions() ->
     assert "q" in committed(harness)[1]
     assert len(committed(harness)[1]) == 2
     assert len(harness.batch) == 1
+    assert round(harness.commits[1][1].first - harness.start, 3) == 0.2, "not the time of the edits that wait"
+    harness.is_processed = True
+    harness.clock.advance(0.2)
+    assert committed(harness)[2] == ["z"]
+    assert round(harness.commits[2][1].first - harness.start, 3) == 0.0
 
 
 def test_later_changes_of_the_namespace_keep_their_order() -> None:

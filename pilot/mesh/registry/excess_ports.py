@@ -11,8 +11,11 @@ from collections import Counter
 from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.kubernetes.service import FREE_PORTS, Service, ServicePort
 from pilot.config.object import Object, RegistryKey, age
-from pilot.derive import derived, hub
+from pilot.derive import Steps, derived, hub_in_steps
 from pilot.mesh.tables.database import Mesh
+
+STEP = 200
+"""Number of Services that are counted in a step."""
 
 
 def used_ports(db: Mesh, key: RegistryKey, row: Object[Service]) -> tuple[ServicePort, ...]:
@@ -26,18 +29,23 @@ def _is_excess(db: Mesh, key: RegistryKey) -> bool:
     return key in excess_services(db, key.namespace)
 
 
-@hub
-def excess_services(db: Mesh, namespace: str) -> frozenset[RegistryKey]:
+@hub_in_steps
+def excess_services(db: Mesh, namespace: str) -> Steps[frozenset[RegistryKey]]:
     """Return the Services of a namespace of which only the first ports are used, because they and the older ones have
     more ports than the settings allow.
 
     The first `FREE_PORTS` of each Service do not count. Services with the same name in several clusters are one
     service.
     """
-    rows = ((key, SERVICE.get(db, key)) for key in SERVICE.keys(db, "many_ports", namespace))
+    rows: list[tuple[RegistryKey, Object[Service]]] = []
+    for number, key in enumerate(SERVICE.keys(db, "many_ports", namespace), 1):
+        if (row := SERVICE.get(db, key)) is not None:
+            rows.append((key, row))
+        if number % STEP == 0:
+            yield None
     counted: Counter[str] = Counter()
     total, excess = 0, set()
-    for key, row in sorted(((key, row) for key, row in rows if row is not None), key=lambda pair: age(pair[1])):
+    for key, row in sorted(rows, key=lambda pair: age(pair[1])):
         more = max(0, len(row.spec.used_ports) - FREE_PORTS - counted[row.name])
         if total + more > db.settings.registry.max_service_ports:
             excess.add(key)

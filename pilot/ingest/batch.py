@@ -215,7 +215,7 @@ class _Committing:
         last: float,
     ) -> None:
         self._mesh, self._namespaces, self._portions = mesh, namespaces, portions
-        self.rest = list(edits.items())
+        self.rest = list(edits.items()) if portions is None else portions.order(edits)
         self.rest.reverse()
         self.left: Edits = {}
         self.hit: list[Node] = []

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, TypeVar
 
 from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.networking.service_entry import CLUSTER_ENDPOINTS, HOST_ENDPOINTS, count_expanded
+from pilot.config.object import age
 
-PORTION = 40_000
+T = TypeVar("T")
+PORTION = 25_000
 """Maximum size of the changes of a namespace that are in progress, in endpoints as `count_expanded` counts them.
 
-It corresponds to 600 to 1000 clusters, whose translation for a proxy takes a few tenths of a second.
+It corresponds to 360 to 600 clusters, whose translation for a proxy takes a few tenths of a second.
 """
 LONGEST_PROCESSING = 2.0
 """Number of seconds after which the next portion no longer waits until the previous one was processed."""
@@ -29,7 +31,7 @@ class Portions:
 
     If the services of a change have many clusters, each commit contains a portion of at most `PORTION`. The next
     portion is due when `are_processed` returns that the responses to all proxies have been computed. Edits of a
-    namespace stay in order. Namespaces do not affect each other.
+    namespace that follow a large one wait with it. Namespaces do not affect each other.
     """
 
     def __init__(self, now: Callable[[], float], are_processed: Callable[[], bool]) -> None:
@@ -50,6 +52,19 @@ class Portions:
             self._taken.clear()
             self._started_at = self._now()
         return is_due
+
+    def order(self, edits: Mapping[tuple[str, Hashable], T]) -> list[tuple[tuple[str, Hashable], T]]:
+        """Return the edits of a commit in the order in which portions are taken.
+
+        Rows that have a size are ordered by age, because the oldest take precedence in the limits of a namespace.
+        Otherwise, each portion could exclude what the previous ones contained. All other edits keep their places.
+        """
+        ordered = list(edits.items())
+        places = [place for place, ((table, _), row) in enumerate(ordered) if table in _SIZES and row is not None]
+        by_age = sorted((ordered[place] for place in places), key=lambda edit: age(edit[1]))  # type: ignore[arg-type]
+        for place, edit in zip(places, by_age, strict=True):
+            ordered[place] = edit
+        return ordered
 
     def take(self, table: str, key: Hashable, row: Any) -> bool:
         """Return whether an edit belongs to the commit. A portion contains at least one edit, however large it is."""

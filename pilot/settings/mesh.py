@@ -56,15 +56,15 @@ class RegistrySettings:
         env="PILOT_PERSISTENT_SESSION_HEADER_LABEL",
     )
     max_entry_endpoints: int = setting(
-        160_000,
+        120_000,
         "Maximum number of endpoints that the ServiceEntries of a namespace expand to. A ServiceEntry has a cluster "
         "for each host and port, which counts as 40 endpoints. Each host after the first one counts as 30, each port "
-        "number of the namespace as 100, and, if the port is not HTTP, each address after the first one as 16 for each "
+        "number of the namespace as 100, and, if the port is not HTTP, each address after the first one as 24 for each "
         "host. Newer ServiceEntries beyond the maximum are ignored.",
         env="PILOT_MAX_SERVICE_ENTRY_ENDPOINTS",
     )
     max_service_ports: int = setting(
-        4000,
+        3000,
         "Maximum number of ports of the Kubernetes Services of a namespace, except the first two ports of each. Newer "
         "Services beyond the maximum have only these.",
         env="PILOT_MAX_SERVICE_PORTS",

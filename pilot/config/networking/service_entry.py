@@ -58,7 +58,7 @@ class ServiceEntryStatus(Lenient, frozen=True):
     addresses: tuple[ServiceEntryAddress, ...] = ()
 
 
-CLUSTER_ENDPOINTS, CHAIN_ENDPOINTS = 40, 16
+CLUSTER_ENDPOINTS, CHAIN_ENDPOINTS = 40, 24
 """Numbers of endpoints that cost as much as a cluster with its virtual host or filter chain, and as another chain."""
 HOST_ENDPOINTS, PORT_ENDPOINTS = 30, 100
 """Numbers of endpoints that cost as much as the service of another host, and as a listener and its routes."""

@@ -27,7 +27,7 @@ def excess_entries(db: Mesh, namespace: str) -> Steps[frozenset[ObjectKey]]:
     """Return the ServiceEntries of a namespace that are ignored, because they and the older ones expand to more
     endpoints than the settings allow.
 
-    Each port number of the namespace counts once. 4000 clusters, which is the default, take up to 100 MB.
+    Each port number of the namespace counts once. 3000 clusters, which is the default, take up to 80 MB.
     """
     rows: list[tuple[Object[ServiceEntry], int]] = []
     for number, key in enumerate(SERVICE_ENTRY.keys(db, "namespace", namespace), 1):

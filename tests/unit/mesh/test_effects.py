@@ -125,7 +125,7 @@ OBJECTS: tuple[Plain, ...] = (
         "chosen",
         f"{{hosts: [chosen.com], resolution: STATIC, ports: {ENTRY_HTTP}, workloadSelector: {{labels: {{app: api}}}}}}",
     ),
-    make("ServiceEntry", "large", f"{{hosts: [{', '.join(MANY)}], resolution: DNS, ports: {ENTRY_HTTP}}}"),
+    make("ServiceEntry", "large", f"{{hosts: [{', '.join(MANY)}], resolution: DNS, ports: {ENTRY_HTTP}}}", day=9),
     make("ServiceEntry", "first", f"{{hosts: [two.b.svc.cluster.local], resolution: DNS, ports: {ENTRY_HTTP}}}"),
     make("Service", "two", f"{{clusterIP: 10.96.0.12, ports: {HTTP}}}", "b"),
     make("Sidecar", "alone", "{egress: [{hosts: ['./*']}]}", "alone"),

@@ -112,7 +112,7 @@ def test_entry_that_is_too_large_alone_does_not_exclude_newer_ones() -> None:
 def test_entries_with_many_filter_chains_are_ignored_beyond_the_limit() -> None:
     spec = {
         "hosts": [f"h{n}.example.com" for n in range(25)],
-        "addresses": [f"192.0.{n}.0/24" for n in range(30)],
+        "addresses": [f"192.0.{n}.0/24" for n in range(15)],
         "ports": [{"number": 443 + n, "name": f"tls-{n}", "protocol": "TLS"} for n in range(10)],
     }
     mesh = world(*(make("ServiceEntry", name, json.dumps(spec), "tenant", day=day) for name, day in DAYS.items()))

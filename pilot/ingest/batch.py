@@ -95,7 +95,7 @@ class Batch:
         self._arrivals = 0
         self._first = self._last = 0.0
         self._first_of_endpoints: float | None = None
-        self._first_of_rest: float | None = None
+        self._first_of_left: float | None = None
         self._endpoints_alone = True
         self._timer: Timer | None = None
         self._committing: _Committing | None = None
@@ -142,7 +142,7 @@ class Batch:
 
     def _rest(self) -> float:
         """Return the number of seconds until the pending edits are due."""
-        if not self._arrivals:  # all of them are the rest of earlier commits
+        if not self._arrivals:  # earlier commits have left all of them
             return 0.0 if self._portions.is_due() else PORTION_CHECK
         if self._endpoints_alone and not self._endpoints_wait:
             return 0.0
@@ -165,7 +165,7 @@ class Batch:
         """Start the commit of the pending edits, or of the next portion of them. Later edits belong to the next
         commit."""
         is_next = portions is None or portions.begin()
-        first = self._first_of_rest if is_next and self._first_of_rest is not None else self._first
+        first = self._first_of_left if is_next and self._first_of_left is not None else self._first
         self._committing = _Committing(
             self._mesh, self._namespaces, portions, self._edits, self._arrivals, first, self._last
         )
@@ -183,9 +183,9 @@ class Batch:
             return True
         self._committing = None
         if not committing.left:
-            self._first_of_rest = None
-        elif self._first_of_rest is None:
-            self._first_of_rest = committing.first
+            self._first_of_left = None
+        elif self._first_of_left is None:
+            self._first_of_left = committing.first
         self._edits = {**committing.left, **self._edits}
         if committing.edits:
             self._on_commit(committing.commit())

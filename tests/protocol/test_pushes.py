@@ -41,6 +41,25 @@ async def test_convergence_is_counted_only_for_sent_changes() -> None:
         await server.eventually(lambda: server.metric("pilot_proxy_convergence_time_count 2"))
 
 
+async def test_pusher_is_idle_while_a_client_reads_slowly_but_not_while_responses_are_due() -> None:
+    """Portions of large changes wait for computations, and not for clients that do not read."""
+    async with serving() as server, Client(server) as client:
+        assert server.pusher.is_idle
+        server.set("cds", a="v" * (16 << 20))
+        await client.request("cds")
+        await server.eventually(
+            lambda: server.pusher.is_idle and any(not one.is_idle for one in server.discovery.connections())
+        )
+        nonce = await client.expect("cds", "a")
+        await client.request("cds", nonce=nonce)
+        (connection,) = server.discovery.connections()
+        await server.eventually(lambda: connection.is_idle)
+        server.set("cds", a="2")
+        assert not server.pusher.is_idle
+        await client.expect("cds", "a")
+        await server.eventually(lambda: server.pusher.is_idle)
+
+
 async def test_endpoints_sent_after_clusters_are_dependent_pushes() -> None:
     async with serving() as server, Client(server) as client:
         server.set("cds", a="1")

@@ -69,7 +69,7 @@ class ChangeReporter:
         self._event += 1
         now = self._clock.time()
         since = "" if self._last_push is None else f", {now - self._last_push:.3f}s since last push"
-        is_forced = any(catalogue.find_by_table(table) is None for table, _, _ in commit.edits)
+        is_forced = any(catalogue.find_by_table(table) is None for table in {table for table, _, _ in commit.edits})
         _ads.info(
             "Push debounce stable[%d] %d for config %s: %.3fs since last change%s, forced=%s",
             self._event,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -82,8 +83,13 @@ def discovery(argv: Sequence[str]) -> int:
         os.environ.setdefault(name, value)
     try:
         claim_resources()
-        from pilot import bootstrap as app
+        gc.disable()  # nothing that is imported is garbage
+        try:
+            from pilot import bootstrap as app
 
+            gc.freeze()
+        finally:
+            gc.enable()
         app.run(loaded.settings)
     except StartError as error:
         return fail(str(error))

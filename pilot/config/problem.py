@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -143,6 +142,11 @@ def below(field: str, problems: Iterable[Problem]) -> Problems:
         yield msgspec.structs.replace(problem, path=joined)
 
 
+def has_errors(problems: Collection[Problem]) -> bool:
+    """Return whether one of the problems is an error."""
+    return bool(problems) and any(problem.severity is Severity.ERROR for problem in problems)
+
+
 def about(subject: ObjectRef, problems: Iterable[Problem]) -> list[Problem]:
     """Return the problems of an object: at most `MAX_PROBLEMS` errors and at most as many others.
 
@@ -150,15 +154,17 @@ def about(subject: ObjectRef, problems: Iterable[Problem]) -> list[Problem]:
     computed.
     """
     listed: list[Problem] = []
-    counts: Counter[bool] = Counter()
+    errors = others = 0
     for problem in problems:
-        is_error = problem.severity is Severity.ERROR
-        counts[is_error] += 1
-        if counts[is_error] <= MAX_PROBLEMS:
+        if is_error := problem.severity is Severity.ERROR:
+            errors += 1
+        else:
+            others += 1
+        if (errors if is_error else others) <= MAX_PROBLEMS:
             listed.append(msgspec.structs.replace(problem, object=subject))
         elif is_error:
             break
-    if counts.total() > len(listed):
+    if errors + others > len(listed):
         more = warning("more-problems", "", f"only the first {MAX_PROBLEMS} are listed")
         listed.append(msgspec.structs.replace(more, object=subject))
     return listed
@@ -167,4 +173,5 @@ def about(subject: ObjectRef, problems: Iterable[Problem]) -> list[Problem]:
 def each(field: str, items: Iterable[T], check: Callable[[T], Iterable[Problem]]) -> Problems:
     """Yield the problems that `check` returns for each item of the list in `field`."""
     for index, item in enumerate(items):
-        yield from below(f"{field}[{index}]", check(item))
+        for problem in check(item):
+            yield from below(f"{field}[{index}]", (problem,))

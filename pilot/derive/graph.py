@@ -571,6 +571,10 @@ class Database:
             node.stale, node.verified_at = True, -1
             todo.append(node)
 
+    def has_nodes(self, fn: Derivation[..., Any]) -> bool:
+        """Return whether a derivation has been called. Otherwise, changes of what it reads need not be recorded."""
+        return bool(self._nodes.get(fn))
+
     # -- lifetime ------------------------------------------------------------------------------------------------------
 
     def watch(self, fn: Derivation[..., Any], *args: Any) -> Node:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from pilot.derive.derived import Derived
@@ -13,6 +13,7 @@ K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
 P = ParamSpec("P")
 Index = Callable[[Any, Any], Iterable[Hashable]]
+_NO_BUCKETS: Set[Hashable] = frozenset()
 _FEW = 32
 """Number of added and removed keys from which it is faster to sort all keys."""
 
@@ -114,26 +115,27 @@ class Table(Generic[K, R]):
             if len(self._moved) <= _FEW:
                 self._moved.add(key)
             self._db.touch(self._every, (), todo)
+        readers = [reader for reader in self._bucket_readers if self._db.has_nodes(reader)]
         for name, extract in self._indexes.items():
-            before = set(extract(key, old)) if old is not None else set()
-            after = set(extract(key, row)) if row is not None else set()
+            before = set(extract(key, old)) if old is not None else _NO_BUCKETS
+            after = set(listed) if row is not None and (listed := extract(key, row)) else _NO_BUCKETS
+            if before == after:
+                continue
             buckets = self._buckets[name]
-            for bucket in before - after:
+            for bucket in before - after if after else before:
                 buckets[bucket].discard(key)
                 if not buckets[bucket]:
                     del buckets[bucket]
                     self._db.touch(self._held, (name,), todo)
-                self._touch_bucket((name, bucket), todo)
-            for bucket in after - before:
+                for reader in readers:
+                    self._db.touch(reader, (name, bucket), todo)
+            for bucket in after - before if before else after:
                 if bucket not in buckets:
                     buckets[bucket] = set()
                     self._db.touch(self._held, (name,), todo)
                 buckets[bucket].add(key)
-                self._touch_bucket((name, bucket), todo)
-
-    def _touch_bucket(self, at: tuple[str, Hashable], todo: list[Node]) -> None:
-        for reader in self._bucket_readers:
-            self._db.touch(reader, at, todo)
+                for reader in readers:
+                    self._db.touch(reader, (name, bucket), todo)
 
     def _read_row(self, db: Database, key: K) -> R | None:
         return self._rows.get(key)

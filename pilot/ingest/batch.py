@@ -175,8 +175,11 @@ class Batch:
     def _go_on(self, committing: _Committing, seconds: float = SLICE_SECONDS) -> bool:
         """Continue a commit for a time slice. Return whether a part of it remains."""
         started, runs = self._clock.time(), self._mesh.runs
-        with self._mesh.pausing(lambda: self._clock.time() - started >= seconds):
+        if seconds == math.inf:
             is_complete = committing.go_on()
+        else:
+            with self._mesh.pausing(lambda: self._clock.time() - started >= seconds):
+                is_complete = committing.go_on()
         committing.took += self._clock.time() - started
         committing.runs += self._mesh.runs - runs
         if not is_complete:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY
 from pilot.config.kubernetes.pod import OwnerReference
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.object import Object, ObjectKey, RegistryKey
-from pilot.config.problem import LONGEST_FIELD, ObjectRef, Problem, Severity, about, below, error, warning
+from pilot.config.problem import LONGEST_FIELD, ObjectRef, Problem, Severity, about, below, error, has_errors, warning
 from pilot.ingest import shape
 from pilot.ingest.field_hints import MAX_SUGGESTIONS
 from pilot.lib.regex import one_budget
@@ -211,9 +211,12 @@ def _decode_as(
         return None, about(subject, problems), (kind.table_name, key) if has_key else None
     body = _body(kind, plain)
     spec, wrong = shape.decode(body, kind.struct, strict)
-    mismatches = [*_check_fields(kind, plain, strict), *_placed(kind, wrong)]
-    unknown_metadata = list(_check_metadata_fields(kind, plain, strict))
-    if any(p.severity is Severity.ERROR for p in (*mismatches, *unknown_metadata)):
+    mismatches = list(_placed(kind, wrong)) if wrong else wrong
+    unknown_metadata: list[Problem] = []
+    if not issubclass(kind.struct, Lenient):
+        mismatches[:0] = _check_fields(kind, plain, strict)
+        unknown_metadata += _check_metadata_fields(plain["metadata"], strict)
+    if has_errors(mismatches) or has_errors(unknown_metadata):
         return None, about(subject, [*mismatches, *unknown_metadata]), (kind.table_name, key)
     if mismatches:
         spec, consequences = kind.tighten(spec, [problem.path for problem in mismatches])
@@ -225,7 +228,7 @@ def _decode_as(
     )
     with one_budget():
         problems = about(subject, chain(mismatches, () if is_validated else kind.validate(decoded)))
-    if any(p.severity is Severity.ERROR for p in problems):
+    if has_errors(problems):
         return None, problems, (kind.table_name, key)
     return Entry(kind.table_name, key, decoded, _version(plain["metadata"])), problems, None
 
@@ -370,12 +373,15 @@ def _utc(timestamp: str) -> str:
 
 
 def _check_fields(kind: AnyKind, plain: Mapping[str, Any], strict: bool) -> Iterable[Problem]:
-    """Yield the problems of unknown fields outside `spec`, and of parts inside `spec`, unless the kind permits them."""
-    if issubclass(kind.struct, Lenient):
-        return
+    """Return the problems of unknown fields outside `spec`, and of parts inside `spec`."""
     spec = plain.get("spec")
-    misplaced = [f"spec.{part}" for part in kind.parts if part in spec] if isinstance(spec, dict) else []
-    unknown = [*(plain.keys() - _FIELDS), *misplaced]
+    unknown = [] if _FIELDS.issuperset(plain) else [*(plain.keys() - _FIELDS)]
+    if kind.parts and isinstance(spec, dict):
+        unknown += [f"spec.{part}" for part in kind.parts if part in spec]
+    return _unknown_fields(kind, unknown, strict) if unknown else ()
+
+
+def _unknown_fields(kind: AnyKind, unknown: Sequence[Any], strict: bool) -> Iterable[Problem]:
     for count, field in enumerate(unknown[: shape.MAX_MISMATCHES]):
         problem = shape.unknown_field(str(field), strict or len(unknown) > shape.MAX_MISMATCHES)
         names = (*_FIELDS, *kind.parts) if count < MAX_SUGGESTIONS else ()
@@ -385,11 +391,12 @@ def _check_fields(kind: AnyKind, plain: Mapping[str, Any], strict: bool) -> Iter
         yield msgspec.structs.replace(problem, message=problem.message + suggestion)
 
 
-def _check_metadata_fields(kind: AnyKind, plain: Mapping[str, Any], strict: bool) -> Iterable[Problem]:
-    """Yield the problems of unknown fields in `metadata`, unless the kind permits them."""
-    metadata = plain.get("metadata")
-    if issubclass(kind.struct, Lenient) or not isinstance(metadata, dict):
-        return
+def _check_metadata_fields(metadata: Mapping[str, Any], strict: bool) -> Iterable[Problem]:
+    """Return the problems of unknown fields in `metadata`."""
+    return () if _METADATA_FIELDS.issuperset(metadata) else _unknown_metadata_fields(metadata, strict)
+
+
+def _unknown_metadata_fields(metadata: Mapping[str, Any], strict: bool) -> Iterable[Problem]:
     unknown = metadata.keys() - _METADATA_FIELDS
     for field in sorted(map(str, unknown))[:MAX_SUGGESTIONS]:
         problem = shape.unknown_field(f"metadata.{cut(field, LONGEST_FIELD)}", strict)
@@ -407,7 +414,7 @@ def _body(kind: AnyKind, plain: Mapping[str, Any]) -> Any:
         return spec
     parts = {part: plain[part] for part in kind.parts if plain.get(part) is not None}
     fields = spec or {}
-    if any(part in fields for part in kind.parts):
+    if not fields.keys().isdisjoint(kind.parts):
         fields = {name: value for name, value in fields.items() if name not in kind.parts}
     return {**fields, **parts, **kind.extra(plain)}
 

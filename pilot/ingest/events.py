@@ -13,8 +13,11 @@ from pilot.lib.text import one_line
 
 def push_reasons(catalogue: Catalogue, commit: Commit) -> Counter[str]:
     """Return the number of edits for each push reason. The reason is "global" for mesh config and mesh networks."""
-    kinds = (catalogue.find_by_table(table) for table, _, _ in commit.edits)
-    return Counter("global" if kind is None else kind.push_reason for kind in kinds)
+    reasons: Counter[str] = Counter()
+    for table, count in Counter(table for table, _, _ in commit.edits).items():
+        kind = catalogue.find_by_table(table)
+        reasons["global" if kind is None else kind.push_reason] += count
+    return reasons
 
 
 def count_updates(metrics: Metrics, catalogue: Catalogue, commit: Commit) -> None:
@@ -37,10 +40,15 @@ def count_events(metrics: Metrics, catalogue: Catalogue, commit: Commit) -> None
 
 def first_and_more(catalogue: Catalogue, commit: Commit) -> str:
     """Return a string that names one changed object as kind/namespace/name, and states the number of other changed
-    objects. The named object is the first when sorted by name."""
-    names = sorted(_name(catalogue, table, key) for table, key, _ in commit.edits)
-    more = f" and {len(names) - 1} more configs" if len(names) > 1 else ""
-    return one_line(names[0]) + more if names else "nothing"
+    objects. The named object is the first one of its kind, of the kind whose name is the first."""
+    if not commit.edits:
+        return "nothing"
+    first: dict[str, Any] = {}
+    for table, key, _ in commit.edits:
+        if table not in first or key < first[table]:
+            first[table] = key
+    more = f" and {len(commit.edits) - 1} more configs" if len(commit.edits) > 1 else ""
+    return one_line(min(_name(catalogue, table, key) for table, key in first.items())) + more
 
 
 def _name(catalogue: Catalogue, table: str, key: Any) -> str:

@@ -49,15 +49,16 @@ class DocumentKey(NamedTuple):
 
 class _Document:
     """The objects of a document, their versions if known, its own problems, and the rows for which another document
-    takes precedence."""
+    takes precedence. `is_reported` is whether the problem store has problems of the document."""
 
-    __slots__ = ("lost", "objects", "problems", "versions")
+    __slots__ = ("is_reported", "lost", "objects", "problems", "versions")
 
     def __init__(self) -> None:
         self.objects: dict[Row, Object[Any]] = {}
         self.versions: Mapping[Row, ObjectVersion] = NO_VERSIONS
         self.problems: tuple[Problem, ...] = ()
         self.lost: dict[Row, Problem] = {}
+        self.is_reported = False
 
 
 class Ledger:
@@ -105,6 +106,8 @@ class Ledger:
 
     def _list_problems(self, key: DocumentKey, document: _Document, problems: Sequence[Problem]) -> None:
         """Set the problems of a document."""
+        if not (problems or document.problems):
+            return
         if not isinstance(key.document, str):
             namespace = getattr(key.document[1], "namespace", "")
             self._listed[namespace] -= len(document.problems)
@@ -193,8 +196,12 @@ class Ledger:
                 self._report(key, document)
 
     def _report(self, key: DocumentKey, document: _Document) -> None:
+        problems = (*document.problems, *document.lost.values())
+        if not (problems or document.is_reported):
+            return
+        document.is_reported = bool(problems)
         where = key.document if isinstance(key.document, str) else "/".join((key.document[0], *key.document[1]))
-        self._problems.replace((key.source, where), (*document.problems, *document.lost.values()))
+        self._problems.replace((key.source, where), problems)
 
 
 class SourceLedger:

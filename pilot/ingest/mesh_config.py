@@ -10,7 +10,7 @@ import msgspec
 from pilot.config.group_kind import GroupKind
 from pilot.config.mesh.mesh_config import DEFAULT_PROVIDERS, MeshConfig
 from pilot.config.mesh.mesh_networks import MeshNetworks
-from pilot.config.problem import LONGEST_FIELD, ObjectRef, Problem, Severity, error
+from pilot.config.problem import LONGEST_FIELD, ObjectRef, Problem, error, has_errors
 from pilot.config.validation.mesh import validate_mesh_config, validate_mesh_networks
 from pilot.ingest import shape
 from pilot.lib.text import cut
@@ -72,7 +72,7 @@ def decode_mesh_networks(plain: Any) -> tuple[MeshNetworks | None, list[Problem]
 
 
 def _unless_invalid(value: T, problems: list[Problem]) -> tuple[T | None, list[Problem]]:
-    return None if any(p.severity is Severity.ERROR for p in problems) else value, problems
+    return None if has_errors(problems) else value, problems
 
 
 def _over(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:

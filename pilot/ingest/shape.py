@@ -14,7 +14,7 @@ import msgspec
 from msgspec import inspect as mi
 
 from pilot.config.base import Lenient, OneOf
-from pilot.config.problem import LONGEST_FIELD, Problem, Severity, below, error, warning
+from pilot.config.problem import LONGEST_FIELD, Problem, below, error, has_errors, warning
 from pilot.ingest.field_hints import UNKNOWN_FIELD, list_hint, mapping_hint, mapping_of_names_hint, with_suggestions
 from pilot.ingest.struct_fields import ONE_AT_A_TIME, fields, present, type_info
 from pilot.lib.duration import Duration, parse_duration
@@ -83,13 +83,13 @@ def decode(value: Any, kind: type[Any], strict: bool = True) -> tuple[Any, list[
         return _convert(value, kind), []
     except msgspec.ValidationError:
         plain, problems = normalize(value, kind, strict)
-    if not _has_errors(problems):
+    if not has_errors(problems):
         try:
             return _convert(plain, kind), with_suggestions(problems, kind, value)
         except msgspec.ValidationError as fault:
             message, _, path = str(fault).partition(" - at `$")
         problems = with_suggestions([*_checker_of(cast(Hashable, kind)).problems(plain), *problems], kind, value)
-        if not _has_errors(problems):
+        if not has_errors(problems):
             problems.append(error("wrong-type", path.rstrip("`").removeprefix("."), message))
     return None, problems
 
@@ -114,10 +114,6 @@ def unknown_field(path: str, strict: bool) -> Problem:
     if strict:
         return error(UNKNOWN_FIELD, path, "unknown field")
     return warning(UNKNOWN_FIELD, path, "unknown field: it is ignored")
-
-
-def _has_errors(problems: Sequence[Problem]) -> bool:
-    return any(problem.severity is Severity.ERROR for problem in problems)
 
 
 def _convert(value: Any, kind: Any) -> Any:

@@ -161,13 +161,17 @@ def queries(c: Choices) -> Requests:
                 "istio-system",
             )
             parameters.append(f"{name}={c.pick(f'{name} value', values_of_pages)}")
-    parameters += [f"{c.pick('other', ('a', 'proxyID', 'pretty', ''))}=b"] * c.count("others", 20_000)
-    name = c.pick(
-        "header",
-        ("Accept", "Accept-Encoding", "Cookie", "Origin", "Sec-Fetch-Site", "Authorization", "X-Forwarded-For"),
-    )
-    line = f"{name}: {c.pick('accepted', ACCEPTED)}{c.text('line', ('a', ',', ';', '=', ' ', '%', 'é'), 8000)}\r\n"
-    headers = line * c.count("headers", 500)
+    # Choices without effect are not made: inputs that differ only in them would be different shapes.
+    if others := c.count("others", 20_000):
+        parameters += [f"{c.pick('other', ('a', 'proxyID', 'pretty', ''))}=b"] * others
+    headers = ""
+    if lines := c.count("headers", 500):
+        name = c.pick(
+            "header",
+            ("Accept", "Accept-Encoding", "Cookie", "Origin", "Sec-Fetch-Site", "Authorization", "X-Forwarded-For"),
+        )
+        line = f"{name}: {c.pick('accepted', ACCEPTED)}{c.text('line', ('a', ',', ';', '=', ' ', '%', 'é'), 8000)}\r\n"
+        headers = line * lines
     host = c.pick("host", ("localhost", "localhost:8080", "[::1]", "evil.example"))
     method = c.pick("method", ("GET", "HEAD", "POST"))
     text = f"{method} {path}{'?' if parameters else ''}{'&'.join(parameters)} HTTP/1.1\r\nHost: {host}\r\n{headers}\r\n"

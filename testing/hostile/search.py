@@ -57,8 +57,10 @@ class Choices:
 
     def text(self, name: str, pieces: Sequence[str], largest: int) -> str:
         """Return up to three of the pieces in turn, repeated up to a number of bytes."""
+        if not (length := self.count(f"{name} bytes", largest)):
+            return ""
         unit = "".join(self.pick(f"{name} {number}", ("", *pieces)) for number in range(3)) or pieces[0]
-        return unit * (self.count(f"{name} bytes", largest) // len(unit))
+        return unit * (length // len(unit))
 
 
 def size(value: Any, sizes: dict[int, int] | None = None) -> int:

@@ -15,7 +15,7 @@ import msgspec
 
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.mesh.mesh_networks import MeshNetworks
-from pilot.config.problem import ObjectRef, Problem, Severity
+from pilot.config.problem import ObjectRef, Problem, Severity, has_errors
 from pilot.ingest.batch import Batch
 from pilot.ingest.files.documents import SyntaxFault, read_document
 from pilot.ingest.mesh_config import MESH, NETWORKS, decode_mesh_config, decode_mesh_networks
@@ -116,11 +116,11 @@ class MeshConfigMaps:
         texts = {name: self._data[name][row.source] for name in self._names if row.source in self._data.get(name, {})}
         for name in self._names:
             plain, problems = self._layer(row, texts[name]) if name in texts else (None, [])
-            if not _has_errors(problems) and name in texts:
+            if not has_errors(problems) and name in texts:
                 layers.append(plain)
                 problems += [p for p in row.decode(layers)[1] if p.severity is Severity.ERROR]
             self._report(row, name, problems)
-        return layers, len(layers) == len(texts) and not _has_errors(row.decode(layers)[1])
+        return layers, len(layers) == len(texts) and not has_errors(row.decode(layers)[1])
 
     def _layer(self, row: MeshRow, text: str) -> tuple[Any, list[Problem]]:
         """Return a layer as plain data, and the problems in it."""
@@ -134,7 +134,3 @@ class MeshConfigMaps:
     def _report(self, row: MeshRow, name: str, problems: Sequence[Problem]) -> None:
         where = f"ConfigMap {self._namespace}/{name}"
         self._problems.replace((where, row.source), [msgspec.structs.replace(p, file=where) for p in problems])
-
-
-def _has_errors(problems: Sequence[Problem]) -> bool:
-    return any(problem.severity is Severity.ERROR for problem in problems)

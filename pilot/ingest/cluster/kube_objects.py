@@ -46,7 +46,8 @@ class KubeObjects:
         self.kind = kind
         self.waiting: dict[NamespacedName, None] = {}
         self._origin, self._ledger, self._batch = origin, ledger, batch
-        self._decoder, self._budget, self._large = decoder, budget, large_size(kind)
+        self._decoder, self._large = decoder, large_size(kind)
+        self._budget = None if kind.is_built_in else budget  # it does not limit built-in kinds
 
     async def receive(self, changes: Sequence[ObjectChange]) -> None:
         """Put changes into the batch. Large objects are decoded at the same time, so that their namespaces take
@@ -114,14 +115,17 @@ class KubeObjects:
             return None
         if change.is_too_deep:
             return refuse(self.kind, self._origin, change.name, TOO_DEEP)
+        budget = self._budget if self._is_limited(change) else None
         try:
-            decoded, seconds = await self._decoder.decode(self.kind, self._origin, change.name, change.raw, largest)
+            decoded, seconds = await self._decoder.decode(
+                self.kind, self._origin, change.name, change.raw, largest, is_timed=budget is not None
+            )
         except Exception as fault:  # an internal error or invalid data must not affect other objects
             _log.error("cannot decode %s %s/%s", self.kind.id, *change.name, exc_info=True)
             problem = error("internal-error", "", f"{type(fault).__name__}: {fault}")
             return refuse(self.kind, self._origin, change.name, problem)
-        if self._budget is not None and self._is_limited(change):
-            self._budget.charge(
+        if budget is not None:
+            budget.charge(
                 self.kind,
                 change.name.namespace,
                 seconds,

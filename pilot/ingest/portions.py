@@ -21,7 +21,7 @@ LONGEST_PROCESSING = 2.0
 """Number of seconds after which the next portion no longer waits until the previous one was processed."""
 _SIZES: dict[str, Callable[[Any], int]] = {
     SERVICE_ENTRY.table_name: lambda row: HOST_ENDPOINTS + count_expanded(row.spec),
-    SERVICE.table_name: lambda row: HOST_ENDPOINTS + len(row.spec.used_ports) * CLUSTER_ENDPOINTS,
+    SERVICE.table_name: lambda row: HOST_ENDPOINTS + len(row.spec.first_ports) * CLUSTER_ENDPOINTS,
 }
 """Functions that return the size of a row, by table. Rows of other tables have no size."""
 

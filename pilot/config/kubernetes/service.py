@@ -58,7 +58,7 @@ class Service(Lenient, frozen=True):
     status: ServiceStatus = ServiceStatus()
 
     @property
-    def used_ports(self) -> tuple[ServicePort, ...]:
+    def first_ports(self) -> tuple[ServicePort, ...]:
         """Return the first `MAX_PORTS` ports."""
         return self.ports[:MAX_PORTS]
 

@@ -292,7 +292,7 @@ def _why_empty(db: Mesh, target: Service) -> str:
     if not any(have.issuperset(target.selector) for have in label_sets(db, target.namespace)):
         return f"no workload matches its selector {format_labels(dict(target.selector))}"
     for row in _declared_services(db, target):
-        if unknown := next((port for port in row.spec.used_ports if lacks_port(db, row, port)), None):
+        if unknown := next((port for port in row.spec.first_ports if lacks_port(db, row, port)), None):
             return f"no container of the Pods that it selects has a port named {unknown.target_port}"
     return "workloads match its selector, but none is running"
 

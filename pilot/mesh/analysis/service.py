@@ -41,7 +41,7 @@ SERVICES = Check("Service", _keys, service_problems)
 def _check(db: Mesh, key: RegistryKey, o: Object[Service]) -> Problems:
     for problem in check_export_to(db, exported_names(o)):
         yield from below(f"metadata.annotations[{EXPORT_TO}]", (problem,))
-    if len(ports := used_ports(db, key, o)) < len(o.spec.used_ports):
+    if len(ports := used_ports(db, key, o)) < len(o.spec.first_ports):
         yield warning(
             "too-many",
             "spec.ports",
@@ -62,7 +62,7 @@ def _check(db: Mesh, key: RegistryKey, o: Object[Service]) -> Problems:
 
 def _check_targets(db: Mesh, o: Object[Service]) -> Problems:
     """Yield a problem for each target port whose name no container of the selected Pods has."""
-    for index, port in enumerate(o.spec.used_ports):
+    for index, port in enumerate(o.spec.first_ports):
         name = port.target_port
         if isinstance(name, str) and lacks_port(db, o, port):
             pods = ports_of_selected(db, o.namespace, o.spec.selector.items())

@@ -20,7 +20,7 @@ STEP = 200
 
 def used_ports(db: Mesh, key: RegistryKey, row: Object[Service]) -> tuple[ServicePort, ...]:
     """Return the ports of a Service that are used. Not memoised."""
-    ports = row.spec.used_ports
+    ports = row.spec.first_ports
     return ports[:FREE_PORTS] if len(ports) > FREE_PORTS and _is_excess(db, key) else ports
 
 
@@ -46,7 +46,7 @@ def excess_services(db: Mesh, namespace: str) -> Steps[frozenset[RegistryKey]]:
     counted: Counter[str] = Counter()
     total, excess = 0, set()
     for key, row in sorted(rows, key=lambda pair: age(pair[1])):
-        more = max(0, len(row.spec.used_ports) - FREE_PORTS - counted[row.name])
+        more = max(0, len(row.spec.first_ports) - FREE_PORTS - counted[row.name])
         if total + more > db.settings.registry.max_service_ports:
             excess.add(key)
         else:

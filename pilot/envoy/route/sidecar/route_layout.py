@@ -151,9 +151,11 @@ def _virtual_service_hosts(
         for port in sorted(ports) or ((DEFAULT_PORT,) if key.port == DEFAULT_PORT else ()):
             for name in unknown_hosts:
                 rules_by_host.setdefault((name, port), []).append(binding.key)
-    return tuple(
-        HostKey(name, port, None, _candidate_rules(db, rules)) for (name, port), rules in rules_by_host.items()
-    )
+    virtual_service_hosts: list[HostKey] = []
+    for (name, port), rules in rules_by_host.items():
+        yield None
+        virtual_service_hosts.append(HostKey(name, port, None, _candidate_rules(db, rules)))
+    return tuple(virtual_service_hosts)
 
 
 def _hosts_without_service(

@@ -66,8 +66,8 @@ def find_egress_listener(listeners: Iterable[EgressListener], name: str, port: i
 # -- configurations --------------------------------------------------------------------------------
 
 
-@derived
-def sidecar_routes(db: Mesh, name: str, routing: SidecarRoutesFacet) -> Resource | None:
+@derived_in_steps
+def sidecar_routes(db: Mesh, name: str, routing: SidecarRoutesFacet) -> Steps[Resource | None]:
     """Return the route configuration with this name, or None if this is not a valid name of a route configuration."""
     host_and_port = parse_route_name(name)
     if host_and_port is None:
@@ -79,7 +79,8 @@ def sidecar_routes(db: Mesh, name: str, routing: SidecarRoutesFacet) -> Resource
     key = layout_key(db, routing, index, port)
     if host:
         return build_route_configuration(name, single_service_host(db, key, host, routing))
-    return build_route_configuration(name, (*_virtual_hosts(db, key, routing), catch_all(db, routing)))
+    virtual_hosts = yield from _virtual_hosts(db, key, routing)
+    return build_route_configuration(name, (*virtual_hosts, catch_all(db, routing)))
 
 
 @derived_in_steps
@@ -101,11 +102,14 @@ def layout_key(db: Mesh, routing: SidecarRoutesFacet, index: int, port: int) -> 
     )
 
 
-def _virtual_hosts(db: Mesh, key: RouteLayoutKey, routing: SidecarRoutesFacet) -> Iterable[bytes]:
+def _virtual_hosts(db: Mesh, key: RouteLayoutKey, routing: SidecarRoutesFacet) -> Steps[list[bytes]]:
     layout = route_layout(db, key)
+    fields: list[bytes] = []
     shared_traits: dict[str, SegmentTraitsKey] = {}
     for segment in layout.segments:
-        yield segment_bytes(db, segment, segment_traits(db, segment, layout, routing, shared_traits))
+        shared = segment_traits(db, segment, layout, routing, shared_traits)
+        yield segment_bytes.step(segment, shared)
+        fields.append(segment_bytes(db, segment, shared))
     for host in layout.virtual_service_hosts:
         dependencies = host_dependencies(db, host)
         dropped_domains = layout.dropped_domains.get((host.host, host.port), ())
@@ -117,7 +121,10 @@ def _virtual_hosts(db: Mesh, key: RouteLayoutKey, routing: SidecarRoutesFacet) -
             layout,
             routing,
         )
-        yield virtual_host(db, virtual_host_key(host, dependencies, key.port, SegmentTraits.of(traits)))
+        host_key = virtual_host_key(host, dependencies, key.port, SegmentTraits.of(traits))
+        yield virtual_host.step(host_key)
+        fields.append(virtual_host(db, host_key))
+    return fields
 
 
 @derived_in_steps

@@ -63,7 +63,7 @@ def updated(fn: Callable[Concatenate[D, T | None, P], T]) -> Derived[P, T]:
     return declared
 
 
-def run_steps(steps: Generator[None, None, T]) -> T:
+def run_steps(steps: Generator[Any, None, T]) -> T:
     """Run all steps without interruption, and return their value."""
     while True:
         try:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, POD
 from pilot.config.kubernetes.endpoint_slice import EndpointConditions, EndpointSlice, SliceEndpoint
 from pilot.config.object import Object, RegistryKey
+from pilot.derive import Steps
 from pilot.lib import labels as label
 from pilot.mesh.model.endpoint import Endpoint, EndpointHealth
 from pilot.mesh.model.service import Port, Service
@@ -18,12 +17,12 @@ from pilot.mesh.tables.database import Mesh
 MULTICLUSTER_LABEL = "multicluster.kubernetes.io/service-name"
 
 
-def slice_endpoints(db: Mesh, service: Service, port: Port) -> Iterable[Endpoint]:
-    """Yield the endpoints of a port in all clusters. Addresses are unique within a cluster.
+def slice_endpoints(db: Mesh, service: Service, port: Port) -> Steps[list[Endpoint]]:
+    """Return the endpoints of a port in all clusters. Addresses are unique within a cluster.
 
     An endpoint is skipped while its Pod is unknown.
     """
-    places: set[tuple[str, str]] = set()
+    by_place: dict[tuple[str, str], Endpoint] = {}
     for key in ENDPOINT_SLICE.keys(db, "service", service.source):
         row = ENDPOINT_SLICE.get(db, key)
         if row is None or row.spec.address_type == "FQDN" or MULTICLUSTER_LABEL in row.labels:
@@ -31,17 +30,17 @@ def slice_endpoints(db: Mesh, service: Service, port: Port) -> Iterable[Endpoint
         for number in (
             slice_port.port for slice_port in row.spec.ports if slice_port.name == port.name and slice_port.port
         ):
-            for endpoint in _endpoints(db, service, key.cluster, row, number, port.name):
-                if (place := (key.cluster, endpoint.addresses[0])) not in places:
-                    places.add(place)
-                    yield endpoint
+            for endpoint in (yield from _endpoints(db, service, key.cluster, row, number, port.name)):
+                by_place.setdefault((key.cluster, endpoint.addresses[0]), endpoint)
+    return list(by_place.values())
 
 
-def unmatched_accounts(db: Mesh, service: Service) -> Iterable[str]:
-    """Yield the service accounts of the endpoints in EndpointSlices that have ports, but none of the service's ports.
+def unmatched_accounts(db: Mesh, service: Service) -> Steps[set[str]]:
+    """Return the service accounts of the endpoints in EndpointSlices that have ports, but none of the service's ports.
 
     As in istiod, clients accept these service accounts too.
     """
+    accounts: set[str] = set()
     names = {port.name for port in service.ports}
     for key in ENDPOINT_SLICE.keys(db, "service", service.source):
         row = ENDPOINT_SLICE.get(db, key)
@@ -49,20 +48,20 @@ def unmatched_accounts(db: Mesh, service: Service) -> Iterable[str]:
             continue
         slice_ports = [slice_port for slice_port in row.spec.ports if slice_port.port]
         if slice_ports and not any(slice_port.name in names for slice_port in slice_ports):
-            yield from (
-                endpoint.service_account
-                for endpoint in _endpoints(db, service, key.cluster, row, 0, "")
-                if endpoint.service_account
-            )
+            unmatched = yield from _endpoints(db, service, key.cluster, row, 0, "")
+            accounts.update(endpoint.service_account for endpoint in unmatched)
+    return accounts
 
 
 def _endpoints(
     db: Mesh, service: Service, cluster: str, row: Object[EndpointSlice], number: int, port_name: str
-) -> Iterable[Endpoint]:
+) -> Steps[list[Endpoint]]:
+    listed: list[Endpoint] = []
     both_families = db.settings.registry.dual_stack and len(service.addresses_in(cluster)) > 1
     draining = bool(service.session_label or service.session_header_label)
     for endpoint in row.spec.endpoints:
         pod = _pod_of(endpoint, cluster, row.namespace)
+        yield pod_workload.step(pod) if pod is not None and endpoint.addresses else None
         for address in endpoint.addresses:
             if pod is None:
                 workload = _workload_at(db, address, cluster, row.namespace)
@@ -74,7 +73,8 @@ def _endpoints(
                 continue  # the IPv4 slice yields the Pod with all of its addresses
             else:
                 workload = of_pod
-            yield workload.endpoint(number, port_name, endpoint_health(endpoint.conditions, draining))
+            listed.append(workload.endpoint(number, port_name, endpoint_health(endpoint.conditions, draining)))
+    return listed
 
 
 def endpoint_health(conditions: EndpointConditions, sessions: bool) -> EndpointHealth:

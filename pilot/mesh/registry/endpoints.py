@@ -12,7 +12,7 @@ from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.networking.service_entry import ServiceEntry, ServicePort, copies
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.config.protocol import Protocol
-from pilot.derive import derived
+from pilot.derive import Steps, derived, derived_in_steps
 from pilot.lib import spiffe
 from pilot.mesh.model.endpoint import Endpoint, EndpointHealth
 from pilot.mesh.model.service import Port, Registry, Resolution, Service, ServiceRef
@@ -25,11 +25,13 @@ from pilot.mesh.registry.services import claimed_hosts, declaring_entries, servi
 from pilot.mesh.registry.workload_entries import make_workload, selectable_entries
 from pilot.mesh.tables.database import Mesh
 
+STEP = 500
+"""Number of endpoints that are computed in a step, which takes about 2 ms."""
 _DNS = (Resolution.DNS_LB, Resolution.DNS_ROUND_ROBIN_LB)
 
 
-@derived
-def endpoints(db: Mesh, ref: ServiceRef, port_number: int) -> tuple[Endpoint, ...]:
+@derived_in_steps
+def endpoints(db: Mesh, ref: ServiceRef, port_number: int) -> Steps[tuple[Endpoint, ...]]:
     """Return the endpoints of a port of a service, whether healthy or not, or () if there is no such port.
 
     For an InferencePool, they are the endpoints of all its ports.
@@ -39,11 +41,17 @@ def endpoints(db: Mesh, ref: ServiceRef, port_number: int) -> tuple[Endpoint, ..
     if row is None or port is None:
         return ()
     if row.registry is not Registry.KUBERNETES:
-        return _declared_endpoints(db, row, port)
+        return (yield from _declared_endpoints(db, row, port))
+    listed: list[Endpoint] = []
     if row.is_pool:
-        return tuple(endpoint for pool_port in row.ports for endpoint in slice_endpoints(db, row, pool_port))
-    entry_declared = _declared_endpoints(db, row, port) if ref.hostname in claimed_hosts(db, ref.namespace) else ()
-    return (*entry_declared, *slice_endpoints(db, row, port), *_selected_entries(db, row, port))
+        for pool_port in row.ports:
+            listed += yield from slice_endpoints(db, row, pool_port)
+        return tuple(listed)
+    if ref.hostname in claimed_hosts(db, ref.namespace):
+        listed += yield from _declared_endpoints(db, row, port)
+    listed += yield from slice_endpoints(db, row, port)
+    listed += yield from _selected_entries(db, row, port)
+    return tuple(listed)
 
 
 def _port(service: Service, number: int) -> Port | None:
@@ -52,8 +60,8 @@ def _port(service: Service, number: int) -> Port | None:
     return next((port for port in ports if port.protocol is not Protocol.UDP), ports[0] if ports else None)
 
 
-@derived
-def service_accounts(db: Mesh, ref: ServiceRef) -> tuple[str, ...]:
+@derived_in_steps
+def service_accounts(db: Mesh, ref: ServiceRef) -> Steps[tuple[str, ...]]:
     """Return the identities that the workloads of a service may have, sorted.
 
     They are the identities of its endpoints, and the identities that the service declares. Each is repeated for every
@@ -66,11 +74,14 @@ def service_accounts(db: Mesh, ref: ServiceRef) -> tuple[str, ...]:
     shared_keys = _shared_keys(db, row)
     for port in row.ports:
         shared = shared_keys.get(port.number)
+        yield shared_endpoints.step(shared) if shared is not None else endpoints.step(ref, port.number)
         members = shared_endpoints(db, shared) if shared is not None else endpoints(db, ref, port.number)
-        accounts.update(endpoint.service_account for endpoint in members)
-    accounts.discard("")
+        for start in range(0, len(members), STEP):
+            yield None
+            accounts.update(endpoint.service_account for endpoint in members[start : start + STEP])
     if row.registry is Registry.KUBERNETES:
-        accounts.update(unmatched_accounts(db, row))
+        accounts |= yield from unmatched_accounts(db, row)
+    accounts.discard("")
     return tuple(
         sorted(spiffe.in_trust_domains({*accounts, *row.service_accounts}, service_rules(db).trust_domain_aliases))
     )
@@ -79,27 +90,31 @@ def service_accounts(db: Mesh, ref: ServiceRef) -> tuple[str, ...]:
 # -- WorkloadEntries of a Kubernetes Service ---------------------------------------------------------------------------
 
 
-def _selected_entries(db: Mesh, service: Service, port: Port) -> Iterable[Endpoint]:
-    """Yield the endpoints at WorkloadEntries that a Service with virtual IPs selects in its own clusters.
+def _selected_entries(db: Mesh, service: Service, port: Port) -> Steps[list[Endpoint]]:
+    """Return the endpoints at WorkloadEntries that a Service with virtual IPs selects in its own clusters.
 
     If the target port is a name, the WorkloadEntry must have a port with that name.
     """
+    selected: list[Endpoint] = []
     if (
         not db.settings.registry.services_select_entries
         or service.resolution is not Resolution.CLIENT_SIDE_LB
         or not service.selector
     ):
-        return
+        return selected
     selector = frozenset(service.selector)
     clusters = {cluster for cluster, _ in service.cluster_addresses}
-    for workload in selectable_entries(db, service.namespace).values():
+    for number, workload in enumerate(selectable_entries(db, service.namespace).values(), 1):
+        if number % STEP == 0:
+            yield None
         if (
             workload.cluster_id in clusters
             and workload.serves(selector)
             and not workload.needs_dns
-            and (number := target_port(workload, port))
+            and (target := target_port(workload, port))
         ):
-            yield workload.endpoint(number, port.name)
+            selected.append(workload.endpoint(target, port.name))
+    return selected
 
 
 def target_port(workload: Workload, port: Port) -> int:
@@ -112,15 +127,18 @@ def target_port(workload: Workload, port: Port) -> int:
 # -- endpoints of ServiceEntries ---------------------------------------------------------------------------------------
 
 
-def _declared_endpoints(db: Mesh, service: Service, port: Port) -> tuple[Endpoint, ...]:
+def _declared_endpoints(db: Mesh, service: Service, port: Port) -> Steps[tuple[Endpoint, ...]]:
     """Return the endpoints from every ServiceEntry that declares the service. Endpoints from the oldest ServiceEntry
     are first."""
-    by_entry = [
-        shared_endpoints(db, SharedEndpointsKey(row.key, entry_port.name))
-        if _shares_endpoints(row.spec)
-        else _repeated(row.spec, entry_endpoints(db, row, entry_port, service.hostname))
-        for row, entry_port in _declarations(db, service)[_declared_name(service, port)]
-    ]
+    by_entry: list[tuple[Endpoint, ...]] = []
+    for row, entry_port in _declarations(db, service)[_declared_name(service, port)]:
+        if _shares_endpoints(row.spec):
+            shared = SharedEndpointsKey(row.key, entry_port.name)
+            yield shared_endpoints.step(shared)
+            by_entry.append(shared_endpoints(db, shared))
+        else:
+            own = yield from _entry_endpoints(db, row, entry_port, service.hostname)
+            by_entry.append(_repeated(row.spec, own))
     every = by_entry[0] if len(by_entry) == 1 else tuple(chain.from_iterable(by_entry))
     return every[:1] if service.resolution is Resolution.DNS_ROUND_ROBIN_LB else every
 
@@ -142,12 +160,11 @@ def _declared_name(service: Service, port: Port | ServicePort) -> int | str:
     return port.number if service.resolution in _DNS else port.name
 
 
-def _repeated(entry: ServiceEntry, own: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
+def _repeated(entry: ServiceEntry, own: list[Endpoint]) -> tuple[Endpoint, ...]:
     """Return the endpoints of a ServiceEntry. As in Istio, each is repeated for every different address of the
     ServiceEntry, unless this results in too many. Envoy merges them."""
-    every = tuple(own)
     addresses = {parse_address(address) for address in entry.addresses} - {""}
-    return every * copies(len(every), len(addresses))
+    return tuple(own) * copies(len(own), len(addresses))
 
 
 def _shares_endpoints(entry: ServiceEntry) -> bool:
@@ -162,14 +179,14 @@ class SharedEndpointsKey(NamedTuple):
     port: str
 
 
-@derived
-def shared_endpoints(db: Mesh, key: SharedEndpointsKey) -> tuple[Endpoint, ...]:
+@derived_in_steps
+def shared_endpoints(db: Mesh, key: SharedEndpointsKey) -> Steps[tuple[Endpoint, ...]]:
     """Return the endpoints of a port that all hosts of a ServiceEntry share."""
     row = SERVICE_ENTRY.get(db, key.entry)
     port = next((port for port in row.spec.ports if port.name == key.port), None) if row is not None else None
     if row is None or port is None:
         return ()
-    every = _repeated(row.spec, entry_endpoints(db, row, port, ""))
+    every = _repeated(row.spec, (yield from _entry_endpoints(db, row, port, "")))
     return every[:1] if row.spec.resolution == "DNS_ROUND_ROBIN" else every
 
 
@@ -202,8 +219,8 @@ def _shared_by_port(db: Mesh, ref: ServiceRef) -> Mapping[int, SharedEndpointsKe
     return keys
 
 
-def entry_endpoints(db: Mesh, row: Object[ServiceEntry], port: ServicePort, hostname: str) -> Iterable[Endpoint]:
-    """Yield the endpoints of a ServiceEntry's port. If there are none and DNS resolves the ServiceEntry, the hostname
+def _entry_endpoints(db: Mesh, row: Object[ServiceEntry], port: ServicePort, hostname: str) -> Steps[list[Endpoint]]:
+    """Return the endpoints of a ServiceEntry's port. If there are none and DNS resolves the ServiceEntry, the hostname
     is the endpoint."""
     spec = row.spec
     is_dns = spec.resolution in ("DNS", "DNS_ROUND_ROBIN")
@@ -213,10 +230,13 @@ def entry_endpoints(db: Mesh, row: Object[ServiceEntry], port: ServicePort, host
         workload = Workload(
             name=row.name, namespace=row.namespace, addresses=(hostname,), workload=row.name, cluster_id=cluster
         )
-        yield workload.endpoint(target, port.name)
-        return
-    for workload in entry_workloads(db, row):
-        yield entry_endpoint(workload, port)
+        return [workload.endpoint(target, port.name)]
+    endpoints_of_port: list[Endpoint] = []
+    for number, workload in enumerate(entry_workloads(db, row), 1):
+        if number % STEP == 0:
+            yield None
+        endpoints_of_port.append(entry_endpoint(workload, port))
+    return endpoints_of_port
 
 
 def entry_workloads(db: Mesh, row: Object[ServiceEntry]) -> Iterable[Workload]:

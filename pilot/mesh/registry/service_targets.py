@@ -12,7 +12,7 @@ from pilot.config.kubernetes.pod import Pod
 from pilot.config.kubernetes.service import ServicePort
 from pilot.config.object import Object, RegistryKey
 from pilot.config.protocol import Protocol
-from pilot.derive import derived
+from pilot.derive import derived, run_steps
 from pilot.lib import labels as label
 from pilot.mesh.model.facets import LocationFacet, ServiceTarget, SiblingsKey
 from pilot.mesh.model.proxy import Proxy
@@ -167,7 +167,7 @@ def _listed_targets(db: Mesh, proxy: Proxy) -> list[AgedTarget]:
         slice_service = service(db, _ref(db, key._replace(name=name))) if name else None
         for port in slice_service.ports if slice_service is not None else ():
             assert slice_service is not None
-            for endpoint in slice_endpoints(db, slice_service, port):
+            for endpoint in run_steps(slice_endpoints(db, slice_service, port)):
                 if (endpoint.cluster_id, endpoint.addresses[0]) == (key.cluster, proxy.ips[0]):
                     aged = _aged_target(slice_service, port, endpoint.port)
                     targets.setdefault(aged[1], aged)

@@ -73,6 +73,10 @@ def split_locality(text: str) -> tuple[str, str, str]:
     return parts[0], parts[1] if len(parts) > 1 else "", parts[2] if len(parts) > 2 else ""
 
 
+TOPOLOGY = frozenset({REGION, ZONE, SUBZONE, CLUSTER, HOSTNAME, NETWORK})
+"""The labels that `with_topology` adds."""
+
+
 def with_topology(labels: Mapping[str, str], cluster: str, locality: str, node: str, network: str) -> dict[str, str]:
     """Return the labels, with labels for the workload's topology added. An existing network label is kept."""
     out = dict(labels)

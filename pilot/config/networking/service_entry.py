@@ -64,15 +64,17 @@ HOST_ENDPOINTS, PORT_ENDPOINTS = 30, 100
 """Numbers of endpoints that cost as much as the service of another host, and as a listener and its routes."""
 
 
-def count_expanded(entry: ServiceEntry) -> int:
-    """Return the number of endpoints in all clusters of a ServiceEntry.
+def count_expanded(entry: ServiceEntry, selected: int = 0) -> int:
+    """Return the number of endpoints in all clusters of a ServiceEntry. `selected` is the number of workloads that it
+    selects.
 
     It has a cluster for each host and port, which counts as `CLUSTER_ENDPOINTS`. Unless the port is HTTP, it also has a
     filter chain for each address after the first one, which counts as `CHAIN_ENDPOINTS`. Each host after the first one
     counts as `HOST_ENDPOINTS`.
     """
     addresses = len(entry.addresses)
-    endpoints = len(entry.endpoints) * copies(len(entry.endpoints), addresses)
+    own = len(entry.endpoints) if entry.workload_selector is None else selected
+    endpoints = own * copies(own, addresses)
     chains = max(0, addresses - 1) * sum(not parse_protocol(port.protocol).is_http for port in entry.ports)
     of_host = HOST_ENDPOINTS + len(entry.ports) * (CLUSTER_ENDPOINTS + endpoints) + chains * CHAIN_ENDPOINTS
     return max(0, len(entry.hosts) * of_host - HOST_ENDPOINTS)

@@ -14,6 +14,8 @@ from pilot.mesh.registry.aliases import is_circular_alias
 from pilot.mesh.registry.container_ports import ports_of_selected
 from pilot.mesh.registry.excess_ports import excess_services, used_ports
 from pilot.mesh.registry.kubernetes_services import exported_names, kubernetes_hostname
+from pilot.mesh.registry.selected_workloads import excess_selectors
+from pilot.mesh.registry.workload_entries import entry_namespaces
 from pilot.mesh.tables.database import Mesh
 
 _INDEXES = ("external", "exported", "named_target")
@@ -24,7 +26,10 @@ _MAX_LISTED = 5
 @derived
 def _keys(db: Mesh) -> tuple[RegistryKey, ...]:
     checked = (key for index in _INDEXES for key in SERVICE.keys(db, index, True))
-    limited = (key for namespace in SERVICE.buckets(db, "many_ports") for key in excess_services(db, namespace))
+    limited = [key for namespace in SERVICE.buckets(db, "many_ports") for key in excess_services(db, namespace)]
+    for namespace in entry_namespaces(db):
+        if excess := excess_selectors(db, namespace):
+            limited += [key for key in SERVICE.keys(db, "namespace", namespace) if key.object in excess]
     return tuple(dict.fromkeys((*checked, *limited)))
 
 
@@ -48,6 +53,14 @@ def _check(db: Mesh, key: RegistryKey, o: Object[Service]) -> Problems:
             f"the Services of namespace {o.namespace} have more than {db.settings.registry.max_service_ports} ports "
             f"(PILOT_MAX_SERVICE_PORTS), not counting {FREE_PORTS} of each; only the first {len(ports)} of the "
             f"{len(o.spec.ports)} ports of this one are used, because older Services take precedence",
+        )
+    if o.key in excess_selectors(db, o.namespace):
+        yield warning(
+            "too-many",
+            "spec.selector",
+            f"the Services of namespace {o.namespace} have more than {db.settings.registry.max_entry_endpoints} "
+            f"endpoints at WorkloadEntries (PILOT_MAX_SERVICE_ENTRY_ENDPOINTS); this one selects only Pods, because "
+            "older Services take precedence; select fewer WorkloadEntries",
         )
     yield from below("spec", _check_targets(db, o))
     if o.spec.type == "ExternalName" and is_circular_alias(

@@ -4,7 +4,7 @@ their hosts."""
 from __future__ import annotations
 
 from pilot.config.kinds.istio import SERVICE_ENTRY, VIRTUAL_SERVICE
-from pilot.config.networking.service_entry import CLUSTER_ENDPOINTS, ServiceEntry, count_expanded
+from pilot.config.networking.service_entry import CLUSTER_ENDPOINTS, ServiceEntry
 from pilot.config.object import Object, ObjectKey, age
 from pilot.config.problem import Problem, Problems, below, warning
 from pilot.config.protocol import parse_protocol
@@ -16,7 +16,7 @@ from pilot.mesh.analysis.export_to import check_export_to
 from pilot.mesh.analysis.selector import check_selector
 from pilot.mesh.model.service import Registry, ServiceRef
 from pilot.mesh.registry.endpoints import endpoints
-from pilot.mesh.registry.excess_entries import is_ignored
+from pilot.mesh.registry.excess_entries import expanded_endpoints, is_ignored
 from pilot.mesh.registry.services import service, unmerged_entries
 from pilot.mesh.tables.database import Mesh
 
@@ -47,8 +47,9 @@ def _check(db: Mesh, o: Object[ServiceEntry]) -> Problems:
             "hosts",
             f"the ServiceEntries of namespace {o.namespace} expand to more than "
             f"{db.settings.registry.max_entry_endpoints} endpoints (PILOT_MAX_SERVICE_ENTRY_ENDPOINTS), where a "
-            f"cluster for a host and port counts as {CLUSTER_ENDPOINTS}; this one, with {count_expanded(o.spec)}, is "
-            "ignored because older ones take precedence; list fewer hosts, ports, addresses or endpoints",
+            f"cluster for a host and port counts as {CLUSTER_ENDPOINTS}; this one, with "
+            f"{expanded_endpoints(db, o)}, is ignored because older ones take precedence; "
+            "list fewer hosts, ports, addresses or endpoints, or select fewer workloads",
         )
     if o.spec.workload_selector is not None:
         yield from below("workloadSelector", check_selector(db, o.namespace, o.spec.workload_selector.labels))

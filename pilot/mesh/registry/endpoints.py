@@ -19,6 +19,7 @@ from pilot.mesh.model.service import Port, Registry, Resolution, Service, Servic
 from pilot.mesh.model.workload import UNIX, Workload
 from pilot.mesh.registry.endpoint_slices import slice_endpoints, unmatched_accounts
 from pilot.mesh.registry.pods import selectable_pods
+from pilot.mesh.registry.selected_workloads import excess_selectors
 from pilot.mesh.registry.service_entries import parse_address
 from pilot.mesh.registry.service_settings import service_rules
 from pilot.mesh.registry.services import claimed_hosts, declaring_entries, service
@@ -102,9 +103,12 @@ def _selected_entries(db: Mesh, service: Service, port: Port) -> Steps[list[Endp
         or not service.selector
     ):
         return selected
+    workloads = selectable_entries(db, service.namespace)
+    if not workloads or service.source in excess_selectors(db, service.namespace):
+        return selected
     selector = frozenset(service.selector)
     clusters = {cluster for cluster, _ in service.cluster_addresses}
-    for number, workload in enumerate(selectable_entries(db, service.namespace).values(), 1):
+    for number, workload in enumerate(workloads.values(), 1):
         if number % STEP == 0:
             yield None
         if (

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pilot.config.kinds.kubernetes import SERVICE
+from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, SERVICE
 from pilot.config.kubernetes.service import FREE_PORTS, Service, ServicePort
-from pilot.config.object import Object, RegistryKey, age
+from pilot.config.networking.service_entry import CLUSTER_ENDPOINTS
+from pilot.config.object import Object, ObjectKey, RegistryKey, age
 from pilot.derive import Steps, derived, hub_in_steps
 from pilot.mesh.tables.database import Mesh
 
@@ -29,13 +30,20 @@ def _is_excess(db: Mesh, key: RegistryKey) -> bool:
     return key in excess_services(db, key.namespace)
 
 
+@derived
+def _endpoints_in_clusters(db: Mesh, key: ObjectKey) -> int:
+    """Return the number of endpoints in the EndpointSlices of a Service, in units of `CLUSTER_ENDPOINTS`."""
+    rows = (ENDPOINT_SLICE.get(db, slice_key) for slice_key in ENDPOINT_SLICE.keys(db, "service", key))
+    return sum(len(row.spec.endpoints) for row in rows if row is not None) // CLUSTER_ENDPOINTS
+
+
 @hub_in_steps
 def excess_services(db: Mesh, namespace: str) -> Steps[frozenset[RegistryKey]]:
     """Return the Services of a namespace of which only the first ports are used, because they and the older ones have
     more ports than the settings allow.
 
-    The first `FREE_PORTS` of each Service do not count. Services with the same name in several clusters are one
-    service.
+    The first `FREE_PORTS` of each Service do not count. Others count again for each `CLUSTER_ENDPOINTS` endpoints of
+    the Service in EndpointSlices. Services with the same name in several clusters are one service.
     """
     rows: list[tuple[RegistryKey, Object[Service]]] = []
     for number, key in enumerate(SERVICE.keys(db, "many_ports", namespace), 1):
@@ -47,9 +55,11 @@ def excess_services(db: Mesh, namespace: str) -> Steps[frozenset[RegistryKey]]:
     total, excess = 0, set()
     for key, row in sorted(rows, key=lambda pair: age(pair[1])):
         more = max(0, len(row.spec.first_ports) - FREE_PORTS - counted[row.name])
-        if total + more > db.settings.registry.max_service_ports:
+        yield _endpoints_in_clusters.step(row.key)
+        size = more * (1 + _endpoints_in_clusters(db, row.key))
+        if total + size > db.settings.registry.max_service_ports:
             excess.add(key)
         else:
-            total += more
+            total += size
             counted[row.name] += more
     return frozenset(excess)

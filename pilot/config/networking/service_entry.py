@@ -60,21 +60,25 @@ class ServiceEntryStatus(Lenient, frozen=True):
 
 CLUSTER_ENDPOINTS, CHAIN_ENDPOINTS = 40, 24
 """Numbers of endpoints that cost as much as a cluster with its virtual host or filter chain, and as another chain."""
+WORKLOAD_ENDPOINTS = 3
+"""Number of endpoints of a ServiceEntry that cost as much as an endpoint at a workload of its own. Changes of workloads
+are committed at once, and not in portions."""
 HOST_ENDPOINTS, PORT_ENDPOINTS = 30, 100
 """Numbers of endpoints that cost as much as the service of another host, and as a listener and its routes."""
 
 
 def count_expanded(entry: ServiceEntry, selected: int = 0) -> int:
     """Return the number of endpoints in all clusters of a ServiceEntry. `selected` is the number of workloads that it
-    selects.
+    selects. Each endpoint at one of them counts as `WORKLOAD_ENDPOINTS`.
 
     It has a cluster for each host and port, which counts as `CLUSTER_ENDPOINTS`. Unless the port is HTTP, it also has a
     filter chain for each address after the first one, which counts as `CHAIN_ENDPOINTS`. Each host after the first one
     counts as `HOST_ENDPOINTS`.
     """
     addresses = len(entry.addresses)
-    own = len(entry.endpoints) if entry.workload_selector is None else selected
-    endpoints = own * copies(own, addresses)
+    endpoints = selected * WORKLOAD_ENDPOINTS
+    if entry.workload_selector is None:
+        endpoints = len(entry.endpoints) * copies(len(entry.endpoints), addresses)
     chains = max(0, addresses - 1) * sum(not parse_protocol(port.protocol).is_http for port in entry.ports)
     of_host = HOST_ENDPOINTS + len(entry.ports) * (CLUSTER_ENDPOINTS + endpoints) + chains * CHAIN_ENDPOINTS
     return max(0, len(entry.hosts) * of_host - HOST_ENDPOINTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pilot.config.kinds.istio import AUTHORIZATION_POLICY, PEER_AUTHENTICATION, REQUEST_AUTHENTICATION, SERVICE_ENTRY
@@ -10,9 +11,10 @@ from pilot.config.problem import Problem, Problems, below, warning
 from pilot.config.security.authorization_policy import AuthorizationPolicy
 from pilot.config.security.peer_authentication import PeerAuthentication
 from pilot.config.selector import PolicyTargetReference
-from pilot.derive import derived
+from pilot.derive import Steps, derived, derived_in_steps
 from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.connection_policy import check_connections
+from pilot.mesh.analysis.overlap import Selecting, find_overlaps
 from pilot.mesh.analysis.policy_port import check_policy_ports, check_port_levels
 from pilot.mesh.analysis.policy_protocol import check_policy_protocols
 from pilot.mesh.analysis.selector import (
@@ -54,17 +56,29 @@ def _check_peer(db: Mesh, o: Object[PeerAuthentication]) -> Problems:
         yield warning("selector-without-effect", "", "in the root namespace, policies with a selector have no effect")
         return
     yield from check_selector(db, o.namespace, labels)
-    for key in PEER_AUTHENTICATION.keys(db, "namespace", o.namespace):
-        other = PEER_AUTHENTICATION.get(db, key)
-        if other is None or age(other) >= age(o) or bool(_labels(other)) != bool(labels):
-            continue
-        both = labels.items() | _labels(other).items()
-        if not labels or any(both <= have for have in label_sets(db, o.namespace)):
-            yield warning(
-                "policy-shadowed",
-                "",
-                f"the older PeerAuthentication {key.namespace}/{key.name} applies to some or all of its workloads",
-            )
+    for key in _older_policies(db, o.key):
+        yield warning(
+            "policy-shadowed",
+            "",
+            f"the older PeerAuthentication {key.namespace}/{key.name} applies to some or all of its workloads",
+        )
+
+
+@derived
+def _older_policies(db: Mesh, key: ObjectKey) -> tuple[ObjectKey, ...]:
+    """Return the older PeerAuthentications for some of the workloads of a PeerAuthentication."""
+    return _overlaps(db, key.namespace).get(key, ())
+
+
+@derived_in_steps
+def _overlaps(db: Mesh, namespace: str) -> Steps[Mapping[ObjectKey, tuple[ObjectKey, ...]]]:
+    keys = PEER_AUTHENTICATION.keys(db, "namespace", namespace)
+    rows = sorted((row for key in keys if (row := PEER_AUTHENTICATION.get(db, key)) is not None), key=age)
+    selecting = [Selecting(row.key, frozenset(_labels(row).items())) for row in rows]
+    yield None
+    for_all = find_overlaps((one for one in selecting if not one.labels), (frozenset(),))
+    for_some = find_overlaps((one for one in selecting if one.labels), label_sets(db, namespace))
+    return {**(yield from for_all), **(yield from for_some)}
 
 
 def _labels(o: Object[PeerAuthentication]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -10,10 +11,11 @@ from pilot.config.kinds.istio import SIDECAR
 from pilot.config.networking.sidecar import Sidecar
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import Problem, Problems, below, warning
-from pilot.derive import derived
+from pilot.derive import Steps, derived, derived_in_steps
 from pilot.lib.hosts import OverlappingHosts, full_name, is_wildcard
 from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.destination import check_destination
+from pilot.mesh.analysis.overlap import Selecting, find_overlaps
 from pilot.mesh.analysis.selector import check_selector, label_sets
 from pilot.mesh.registry.services import is_visible, refs_by_hostname, refs_in_namespace, service_refs
 from pilot.mesh.scope.egress_hosts import ANY_NAMESPACE
@@ -63,27 +65,45 @@ def _check(db: Mesh, o: Object[Sidecar]) -> Problems:
 def _check_others(db: Mesh, o: Object[Sidecar]) -> Problems:
     """Yield a problem for each Sidecar in the namespace that takes precedence for some or all of this Sidecar's
     workloads."""
-    order = sidecar_order(db, o.namespace)
-    earlier = (SIDECAR.get(db, key) for key in order[: order.index(o.key)])
-    selector = o.spec.workload_selector
-    for other in earlier:
-        theirs = other.spec.workload_selector if other is not None else None
-        if other is None or (theirs is None) != (selector is None):
-            continue
-        if theirs is None or selector is None:
+    if o.spec.workload_selector is None:
+        first = next(iter(_sidecars_of_all_workloads(db, o.namespace)))
+        if first != o.key:
             yield warning(
                 "default-sidecar-shadowed",
                 "workloadSelector",
-                f"Sidecar {other.namespace}/{other.name} already applies to all workloads",
+                f"Sidecar {first.namespace}/{first.name} already applies to all workloads",
             )
-            return
-        both = theirs.labels.items() | selector.labels.items()
-        if any(both <= have for have in label_sets(db, o.namespace)):
-            yield warning(
-                "sidecar-shadowed",
-                "workloadSelector",
-                f"Sidecar {other.namespace}/{other.name} already applies to some of its workloads",
-            )
+        return
+    for other in _earlier_sidecars(db, o.key):
+        yield warning(
+            "sidecar-shadowed",
+            "workloadSelector",
+            f"Sidecar {other.namespace}/{other.name} already applies to some of its workloads",
+        )
+
+
+@derived
+def _sidecars_of_all_workloads(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
+    """Return the Sidecars of a namespace that have no selector, in order of precedence."""
+    rows = ((key, SIDECAR.get(db, key)) for key in sidecar_order(db, namespace))
+    return tuple(key for key, row in rows if row is not None and row.spec.workload_selector is None)
+
+
+@derived
+def _earlier_sidecars(db: Mesh, key: ObjectKey) -> tuple[ObjectKey, ...]:
+    """Return the Sidecars that take precedence over a Sidecar for some of the workloads that it selects."""
+    return _overlaps(db, key.namespace).get(key, ())
+
+
+@derived_in_steps
+def _overlaps(db: Mesh, namespace: str) -> Steps[Mapping[ObjectKey, tuple[ObjectKey, ...]]]:
+    rows = ((key, SIDECAR.get(db, key)) for key in sidecar_order(db, namespace))
+    selecting = (
+        Selecting(key, frozenset(row.spec.workload_selector.labels.items()))
+        for key, row in rows
+        if row is not None and row.spec.workload_selector is not None
+    )
+    return (yield from find_overlaps(selecting, label_sets(db, namespace)))
 
 
 def _imports_something(db: Mesh, own: str, text: str) -> bool:

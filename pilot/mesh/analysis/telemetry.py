@@ -8,8 +8,9 @@ from pilot.config.kinds.istio import TELEMETRY
 from pilot.config.object import Object, ObjectKey, age
 from pilot.config.problem import Problem, Problems, below, warning
 from pilot.config.telemetry import AccessLogging, Metrics, Telemetry, TelemetryTracing
-from pilot.derive import derived
+from pilot.derive import Steps, derived, derived_in_steps
 from pilot.mesh.analysis.check import Check, attribute
+from pilot.mesh.analysis.overlap import Selecting, find_overlaps
 from pilot.mesh.analysis.policy import check_targets
 from pilot.mesh.analysis.selector import check_selector, label_sets
 from pilot.mesh.analysis.telemetry_provider import PARTS, TelemetryPart, check_provider, missing_support, needs_of
@@ -62,15 +63,28 @@ def _check_unique(db: Mesh, o: Object[Telemetry]) -> Problems:
 
 def _check_overlap(db: Mesh, o: Object[Telemetry], labels: Mapping[str, str]) -> Problems:
     """Yield a problem if an older Telemetry in the namespace selects some of the same workloads."""
-    for key in TELEMETRY.keys(db, "namespace", o.namespace) if labels else ():
-        other = TELEMETRY.get(db, key)
-        if other is None or other.spec.selector is None or age(other) >= age(o):
-            continue
-        both = labels.items() | other.spec.selector.match_labels.items()
-        if other.spec.selector.match_labels and any(both <= have for have in label_sets(db, o.namespace)):
-            text = f"the older Telemetry {key.namespace}/{key.name} applies to some or all of its workloads"
-            yield warning("telemetry-overlap", "selector", text)
-            return
+    if labels and (oldest := _oldest_overlap(db, o.key)) is not None:
+        text = f"the older Telemetry {oldest.namespace}/{oldest.name} applies to some or all of its workloads"
+        yield warning("telemetry-overlap", "selector", text)
+
+
+@derived
+def _oldest_overlap(db: Mesh, key: ObjectKey) -> ObjectKey | None:
+    """Return the oldest Telemetry that selects some of the workloads that a Telemetry selects, or None."""
+    return next(iter(_overlaps(db, key.namespace).get(key, ())), None)
+
+
+@derived_in_steps
+def _overlaps(db: Mesh, namespace: str) -> Steps[Mapping[ObjectKey, tuple[ObjectKey, ...]]]:
+    keys = TELEMETRY.keys(db, "namespace", namespace)
+    rows = sorted((row for key in keys if (row := TELEMETRY.get(db, key)) is not None), key=age)
+    yield None
+    selecting = (
+        Selecting(row.key, frozenset(row.spec.selector.match_labels.items()))
+        for row in rows
+        if row.spec.selector is not None and row.spec.selector.match_labels
+    )
+    return (yield from find_overlaps(selecting, label_sets(db, namespace)))
 
 
 def _selects(spec: Telemetry) -> bool:

@@ -10,7 +10,7 @@ from collections import Counter
 
 from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, SERVICE
 from pilot.config.kubernetes.service import FREE_PORTS, Service, ServicePort
-from pilot.config.networking.service_entry import CLUSTER_ENDPOINTS
+from pilot.config.networking.service_entry import CLUSTER_ENDPOINTS, WORKLOAD_ENDPOINTS
 from pilot.config.object import Object, ObjectKey, RegistryKey, age
 from pilot.derive import Steps, derived, hub_in_steps
 from pilot.mesh.tables.database import Mesh
@@ -32,9 +32,10 @@ def _is_excess(db: Mesh, key: RegistryKey) -> bool:
 
 @derived
 def _endpoints_in_clusters(db: Mesh, key: ObjectKey) -> int:
-    """Return the number of endpoints in the EndpointSlices of a Service, in units of `CLUSTER_ENDPOINTS`."""
+    """Return the number of clusters that cost as much as the endpoints of a port in EndpointSlices."""
     rows = (ENDPOINT_SLICE.get(db, slice_key) for slice_key in ENDPOINT_SLICE.keys(db, "service", key))
-    return sum(len(row.spec.endpoints) for row in rows if row is not None) // CLUSTER_ENDPOINTS
+    endpoints = sum(len(row.spec.endpoints) for row in rows if row is not None)
+    return endpoints * WORKLOAD_ENDPOINTS // CLUSTER_ENDPOINTS
 
 
 @hub_in_steps
@@ -42,8 +43,8 @@ def excess_services(db: Mesh, namespace: str) -> Steps[frozenset[RegistryKey]]:
     """Return the Services of a namespace of which only the first ports are used, because they and the older ones have
     more ports than the settings allow.
 
-    The first `FREE_PORTS` of each Service do not count. Others count again for each `CLUSTER_ENDPOINTS` endpoints of
-    the Service in EndpointSlices. Services with the same name in several clusters are one service.
+    The first `FREE_PORTS` of each Service do not count. Each other port counts once, and again for every 13 endpoints
+    of the Service in EndpointSlices. Services with the same name in several clusters are one service.
     """
     rows: list[tuple[RegistryKey, Object[Service]]] = []
     for number, key in enumerate(SERVICE.keys(db, "many_ports", namespace), 1):

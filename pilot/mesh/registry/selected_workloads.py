@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping
 
 from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.kubernetes.service import Service
+from pilot.config.networking.service_entry import WORKLOAD_ENDPOINTS
 from pilot.config.object import Object, ObjectKey, age
 from pilot.derive import Steps, hub_in_steps
 from pilot.lib.labels import TOPOLOGY
@@ -81,7 +82,7 @@ def excess_selectors(db: Mesh, namespace: str) -> Steps[frozenset[ObjectKey]]:
             yield None
     limit, total, excess = db.settings.registry.max_entry_endpoints, 0, set()
     for number, row in enumerate(sorted(rows, key=age), 1):
-        size = len(row.spec.first_ports) * most_entries(db, namespace, row.spec.selector)
+        size = WORKLOAD_ENDPOINTS * len(row.spec.first_ports) * most_entries(db, namespace, row.spec.selector)
         if total + size > limit:
             excess.add(row.key)
         else:

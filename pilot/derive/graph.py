@@ -19,7 +19,7 @@ import contextlib
 import inspect
 import itertools
 import math
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
@@ -482,11 +482,13 @@ class Database:
         outer, failed = self._failed, {} if self._failed is None else self._failed
         self._failed = failed
         hit: dict[Node, None] = {}
-        hubs: list[tuple[Node, Any]] = []
+        hubs: deque[tuple[Node, Any]] = deque()
         for _ in self._apply(edits, hit, hubs):
             yield
-        while hubs:  # refresh hubs now: the readers of an unchanged hub need not be marked
-            node, before = hubs.pop()
+        # Refresh hubs now: the readers of an unchanged hub need not be marked. The hubs that were marked first are
+        # refreshed first, so that a hub that reads many of them is refreshed once, and not after each of them.
+        while hubs:
+            node, before = hubs.popleft()
             parking = self._park_orphans(parking)
             if node in self._parked or not (node.readers or node.watchers):
                 continue
@@ -494,7 +496,7 @@ class Database:
             try:
                 self.refresh(node)
             except Paused:
-                hubs.append((node, before))
+                hubs.appendleft((node, before))
                 yield
                 continue
             if node.changed_at >= first:
@@ -523,7 +525,7 @@ class Database:
                 self._report(node, error)
 
     def _apply(
-        self, edits: Iterable[Change], hit: dict[Node, None], hubs: list[tuple[Node, Any]]
+        self, edits: Iterable[Change], hit: dict[Node, None], hubs: deque[tuple[Node, Any]]
     ) -> Generator[None, None, None]:
         """Apply edits to the tables and mark what reads them. Yield when the commit must pause."""
         todo: list[Node] = []
@@ -538,7 +540,7 @@ class Database:
         yield from self._mark(todo, hit, hubs)
 
     def _mark(
-        self, todo: list[Node], hit: dict[Node, None], hubs: list[tuple[Node, Any]]
+        self, todo: list[Node], hit: dict[Node, None], hubs: deque[tuple[Node, Any]]
     ) -> Generator[None, None, None]:
         """Mark the readers of changed nodes as stale, up to the next hubs. Append these hubs to `hubs` with their
         current values. Yield when the commit must pause."""

@@ -172,7 +172,7 @@ REPORT_CASES = (
         [slot_rows("Secret edge/c west")],  # the key of the other one does not match
     ),
     ReadCase(
-        f"{CHECKS}/policy.py _check_peer PeerAuthentication.keys",
+        f"{CHECKS}/policy.py _overlaps PeerAuthentication.keys",
         mesh(mutual_tls("younger", "STRICT", 2)),
         [mutual_tls("older", "STRICT")],
     ),

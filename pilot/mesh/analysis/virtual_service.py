@@ -3,7 +3,7 @@ hosts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from pilot.config.kinds.istio import GATEWAY, REQUEST_AUTHENTICATION, VIRTUAL_SERVICE
 from pilot.config.networking.gateway import Server
@@ -11,7 +11,7 @@ from pilot.config.networking.virtual_service import Destination, HTTPRoute, Virt
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import Problem, Problems, below, warning
 from pilot.config.validation.traffic.headers import is_claim
-from pilot.derive import Gather, derived, hub
+from pilot.derive import Gather, Steps, derived, derived_in_steps, hub
 from pilot.lib.hosts import OverlappingHosts
 from pilot.lib.suggestion import suggest_likely
 from pilot.mesh.analysis.check import Check, attribute
@@ -24,6 +24,7 @@ from pilot.mesh.model.facets import PolicySubjectKey
 from pilot.mesh.registry.services import refs_by_hostname, service
 from pilot.mesh.security.policies import policy_keys
 from pilot.mesh.tables.database import Mesh
+from pilot.mesh.traffic.excess_hosts import MAX_HOSTS, excess_hosts
 from pilot.mesh.traffic.route_limits import (
     MAX_CHAINS,
     MAX_HTTP_ROUTES,
@@ -34,7 +35,6 @@ from pilot.mesh.traffic.route_limits import (
 from pilot.mesh.traffic.rule_traits import rule_traits
 from pilot.mesh.traffic.virtual_service_names import MESH, gateway_key
 from pilot.mesh.traffic.virtual_services import (
-    PUBLIC,
     Binding,
     binding,
     check_delegates,
@@ -293,6 +293,13 @@ def _check_hosts(db: Mesh, o: Object[VirtualService]) -> Problems:
     if own is None:
         return
     served = _served_hosts(db, own)
+    if o.key in excess_hosts(db, o.namespace):
+        yield warning(
+            "too-many",
+            "",
+            f"the VirtualServices of namespace {o.namespace} for sidecars have more than {MAX_HOSTS} hosts together; "
+            "hosts of this one that belong to no service are ignored, because older VirtualServices take precedence",
+        )
     for index, host in enumerate(o.spec.hosts):
         older = _older_claim(db, own, host)
         if older is not None:
@@ -313,17 +320,26 @@ def _older_claim(db: Mesh, own: Binding, host: str) -> ObjectKey | None:
     """
     if MESH not in own.gateways:
         return None
-    others = (binding(db, key) for key in VIRTUAL_SERVICE.keys(db, "host", host.lower()) if key != own.key)
-    older = [b for b in others if b is not None and b.age < own.age and MESH in b.gateways and _compete(b, own)]
-    return min(older, key=lambda b: b.age).key if older else None
+    claims = _oldest_claims(db, host.lower())
+    oldest = min((claims[viewer] for viewer in own.export_to if viewer in claims), key=lambda b: b.age, default=own)
+    return oldest.key if oldest.age < own.age else None
 
 
-def _compete(one: Binding, other: Binding) -> bool:
-    """Return whether two bindings are visible to the same namespace, with neither of them taking precedence by its
-    exportTo."""
-    if PUBLIC in one.export_to or PUBLIC in other.export_to:
-        return one.export_to == other.export_to
-    return not one.export_to.isdisjoint(other.export_to)
+@derived_in_steps
+def _oldest_claims(db: Mesh, host: str) -> Steps[Mapping[str, Binding]]:
+    """Return the binding of the oldest VirtualService that claims a host in the mesh, keyed by the namespace to which
+    it is visible, or `PUBLIC`. Those for single namespaces take precedence over public ones, and do not compete with
+    them."""
+    claims: dict[str, Binding] = {}
+    for key in VIRTUAL_SERVICE.keys(db, "host", host):
+        yield binding.step(key)
+        claim = binding(db, key)
+        if claim is None or MESH not in claim.gateways:
+            continue
+        for viewer in claim.export_to:
+            if viewer not in claims or claim.age < claims[viewer].age:
+                claims[viewer] = claim
+    return claims
 
 
 def _served_hosts(db: Mesh, own: Binding) -> OverlappingHosts | None:

@@ -452,6 +452,27 @@ def commit_in_slices(
         between()
 
 
+@hub
+def hundreds(db: NumberDatabase, hundred: int) -> int:
+    """Return the sum of a hundred numbers."""
+    return sum(db.numbers.get(f"n{hundred:03}{n:02}") or 0 for n in range(100))
+
+
+@hub
+def sum_of_hundreds(db: NumberDatabase) -> int:
+    return sum(hundreds(db, hundred) for hundred in range(10))
+
+
+def test_hub_that_reads_many_hubs_is_refreshed_once() -> None:
+    db = NumberDatabase(0)
+    node = db.watch(sum_of_hundreds)
+    db.ran.clear()
+    assert db.commit([(db.numbers, f"n{i:05}", i + 20) for i in range(1000)]) == [node]
+    assert node.value == sum(i + 20 for i in range(1000))
+    assert sorted(db.ran)[:10] == [f"hundreds({hundred},)" for hundred in range(10)]
+    assert [name for name in db.ran if name.startswith("sum_of_hundreds")] == ["sum_of_hundreds()"]
+
+
 def test_hubs_are_refreshed_in_slices() -> None:
     db = NumberDatabase(0)
     node, runs = db.watch(whole_sum), [db.runs]

@@ -33,6 +33,7 @@ from pilot.mesh.model.virtual_addresses import AddressFamiliesFacet
 from pilot.mesh.registry.aliases import external_names
 from pilot.mesh.registry.services import STEP, service, service_refs
 from pilot.mesh.tables.database import Mesh
+from pilot.mesh.traffic.excess_hosts import excess_hosts
 from pilot.mesh.traffic.imports import ImportKey
 from pilot.mesh.traffic.virtual_services import Binding, ViewerKey, egress_bindings
 
@@ -142,7 +143,9 @@ def _virtual_service_hosts(
     for binding in bindings:
         yield None
         unknown_hosts = () if binding.by_route else _hosts_without_service(binding.hosts, services, overlapping)
-        if not unknown_hosts or route_dependencies(db, binding.key) is None:
+        if not unknown_hosts or binding.key in excess_hosts(db, binding.key.namespace):
+            continue
+        if route_dependencies(db, binding.key) is None:
             continue
         # `by_rule` has the ports of wildcard hosts.
         exact = [h.lower() for h in binding.hosts if not is_wildcard(h)]

@@ -8,7 +8,7 @@ import pytest
 
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.services import service
-from testing.mesh.objects import make, world
+from testing.mesh.objects import endpoint_slice, make, world
 from testing.mesh.problems import problems_of
 from testing.mesh.world import World, rows_of
 
@@ -47,6 +47,12 @@ def test_ports_are_used_again_when_an_older_service_has_fewer(mesh: World) -> No
     mesh.apply_objects(many_ports("s3", 2, 3))
     assert used(mesh, "s3", "s4", "s5") == [2, 12, 12]
     assert reported(mesh) == []
+
+
+def test_ports_count_again_for_the_endpoints_of_a_service(mesh: World) -> None:
+    mesh.apply_objects(endpoint_slice("s3", *(f"{{addresses: [10.1.0.{n}]}}" for n in range(1, 30))))
+    assert used(mesh, "s3", "s4", "s5") == [2, 12, 12]
+    assert reported(mesh) == [("s3", "spec.ports")]
 
 
 def test_service_in_several_clusters_counts_once(mesh: World) -> None:

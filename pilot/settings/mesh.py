@@ -60,13 +60,15 @@ class RegistrySettings:
         "Maximum number of endpoints that the ServiceEntries of a namespace expand to. A ServiceEntry has a cluster "
         "for each host and port, which counts as 40 endpoints. Each host after the first one counts as 30, each port "
         "number of the namespace as 100, and, if the port is not HTTP, each address after the first one as 24 for each "
-        "host. Newer ServiceEntries beyond the maximum are ignored.",
+        "host, and each endpoint at a selected workload as 3. Newer ServiceEntries beyond the maximum are ignored. It "
+        "is also the maximum for endpoints at WorkloadEntries that the Kubernetes Services of a namespace select.",
         env="PILOT_MAX_SERVICE_ENTRY_ENDPOINTS",
     )
     max_service_ports: int = setting(
         3000,
-        "Maximum number of ports of the Kubernetes Services of a namespace, except the first two ports of each. Newer "
-        "Services beyond the maximum have only these.",
+        "Maximum number of ports of the Kubernetes Services of a namespace, except the first two ports of each. A port "
+        "counts again for every 13 endpoints in EndpointSlices. Newer Services beyond the maximum have only the first "
+        "two ports.",
         env="PILOT_MAX_SERVICE_PORTS",
     )
     draining_label: str = setting(

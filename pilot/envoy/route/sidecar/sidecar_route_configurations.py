@@ -18,7 +18,7 @@ from pilot.envoy.resource import Resource
 from pilot.envoy.route.route_configuration import build_route_configuration, virtual_host_field
 from pilot.envoy.route.sidecar.catch_all import build_catch_all
 from pilot.envoy.route.sidecar.domains import without_namespace
-from pilot.envoy.route.sidecar.route_layout import RouteLayout, RouteLayoutKey, refs_by_port, route_layout
+from pilot.envoy.route.sidecar.route_layout import RouteLayoutKey, refs_by_port, route_layout
 from pilot.envoy.route.sidecar.segment import SegmentKey, host_dependencies, segment_dependencies, segment_hosts
 from pilot.envoy.route.sidecar.segment_traits import (
     SegmentTraits,
@@ -79,10 +79,9 @@ def sidecar_routes(db: Mesh, name: str, routing: SidecarRoutesFacet) -> Steps[Re
     yield layout_key.step(routing, index, port)
     key = layout_key(db, routing, index, port)
     yield route_layout.step(key)
-    layout = route_layout(db, key)
     if host:
-        return build_route_configuration(name, single_service_host(db, key, layout, host, routing))
-    virtual_hosts = yield from _virtual_hosts(db, key, layout, routing)
+        return build_route_configuration(name, single_service_host(db, key, host, routing))
+    virtual_hosts = yield from _virtual_hosts(db, key, routing)
     return build_route_configuration(name, (*virtual_hosts, catch_all(db, routing)))
 
 
@@ -105,9 +104,8 @@ def layout_key(db: Mesh, routing: SidecarRoutesFacet, index: int, port: int) -> 
     )
 
 
-def _virtual_hosts(
-    db: Mesh, key: RouteLayoutKey, layout: RouteLayout, routing: SidecarRoutesFacet
-) -> Steps[list[bytes]]:
+def _virtual_hosts(db: Mesh, key: RouteLayoutKey, routing: SidecarRoutesFacet) -> Steps[list[bytes]]:
+    layout = route_layout(db, key)
     fields: list[bytes] = []
     shared_traits: dict[str, SegmentTraitsKey] = {}
     for segment in layout.segments:
@@ -144,13 +142,12 @@ def segment_bytes(db: Mesh, segment: SegmentKey, traits: SegmentTraitsKey) -> St
     return b"".join(fields)
 
 
-def single_service_host(
-    db: Mesh, key: RouteLayoutKey, layout: RouteLayout, hostname: str, routing: SidecarRoutesFacet
-) -> Iterable[bytes]:
+def single_service_host(db: Mesh, key: RouteLayoutKey, hostname: str, routing: SidecarRoutesFacet) -> Iterable[bytes]:
     """Return the virtual host of one service, which matches any domain.
 
     The listener has only the addresses of this service, so the Host header need not be checked.
     """
+    layout = route_layout(db, key)
     number = layout.segment_numbers.get(hostname)
     if number is None:
         return

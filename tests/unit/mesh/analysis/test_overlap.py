@@ -11,8 +11,8 @@ from pilot.mesh.analysis.overlap import MAX_COMPARED, MAX_EARLIER, Labels, Selec
 
 def overlaps(objects: Mapping[str, Labels], *workloads: Labels) -> dict[str, list[str]]:
     selecting = [Selecting(ObjectKey("a", name), labels) for name, labels in objects.items()]
-    found = run_steps(find_overlaps(selecting, workloads))
-    return {key.name: [other.name for other in earlier] for key, earlier in found.items()}
+    listed = run_steps(find_overlaps(selecting, workloads))
+    return {key.name: [other.name for other in earlier] for key, earlier in listed.items()}
 
 
 def labels(**pairs: str) -> Labels:
@@ -43,7 +43,7 @@ def test_objects_for_different_workloads_do_not_overlap() -> None:
 
 def test_number_of_listed_and_compared_objects_is_limited() -> None:
     objects = {f"o{n:03}": labels(app="x") for n in range(2 * MAX_COMPARED)}
-    found = overlaps(objects, labels(app="x"))
-    assert found["o005"] == [f"o{n:03}" for n in range(5)]
-    assert found[f"o{MAX_COMPARED - 1:03}"] == [f"o{n:03}" for n in range(MAX_EARLIER)]
-    assert f"o{MAX_COMPARED:03}" not in found
+    listed = overlaps(objects, labels(app="x"))
+    assert listed["o005"] == [f"o{n:03}" for n in range(5)]
+    assert listed[f"o{MAX_COMPARED - 1:03}"] == [f"o{n:03}" for n in range(MAX_EARLIER)]
+    assert f"o{MAX_COMPARED:03}" not in listed

@@ -18,8 +18,9 @@ counts as part of updates. All inputs take about 20 minutes. The exit status is 
 contains a traceback.
 
 With --fleet, that many honest proxies are connected, and 20 edits a second are delivered to them. The 99th percentile of
-the delivery with hostile inputs is compared with the one without. Services and ServiceEntries that all proxies receive
-are left out: the clients of the proxies, which share one process, would need longer for them than the control plane.
+the delivery with hostile inputs is compared with the one without. Services, ServiceEntries and VirtualServices that all
+proxies receive are left out: the clients of the proxies, which share one process, would need longer for them than the
+control plane.
 
 Words select kinds or entrances.
 """
@@ -51,8 +52,8 @@ from testing.hostile.search import LARGE, LARGEST_INPUT, MEDIUM, Cost, Ranked, S
 
 SIZES = (MEDIUM, LARGE, 64_000, 128_000, 512_000, LARGEST_INPUT)
 KEPT = 5
-RECEIVED_BY_ALL = frozenset({"several ServiceEntries", "several Services"})
-"""The kinds whose thousands of clusters all proxies receive."""
+RECEIVED_BY_ALL = frozenset({"several ServiceEntries", "several Services", "many objects"})
+"""The kinds whose thousands of clusters or routes all proxies receive."""
 LARGEST_RISE = 0.2
 """Maximum rise of the 99th percentile of delivery."""
 WORST = pathlib.Path(searching.__file__).parent / "worst.json"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from testing.hostile import callers, envoy_values, http, objects, policies
+from testing.hostile import callers, envoy_values, http, many_objects, objects, policies
 from testing.hostile.search import Build
 
 SOURCES = ("file", "apiserver")
@@ -23,6 +23,7 @@ class Kind(NamedTuple):
 
 KINDS: dict[str, Kind] = {
     **{name: Kind(build, OBJECT_ENTRANCES) for name, build in objects.CONFIGURATION.items()},
+    "many objects": Kind(many_objects.many_objects, SOURCES),
     "EnvoyFilter patches": Kind(envoy_values.envoy_filter_patches, OBJECT_ENTRANCES),
     "JWT rule fields": Kind(policies.jwt_rules, OBJECT_ENTRANCES),
     "Gateway server fields": Kind(policies.gateway_server_fields, SOURCES),

@@ -29,7 +29,7 @@ CORPUS: dict[str, list[dict[str, int]]] = json.loads((pathlib.Path(kinds.__file_
 CALLS_PER_BYTE = 30
 FIXED_CALLS = 2_000_000
 """Limits of the calls for an input. The worst one of the corpus takes less than half of them."""
-EXPANDING = {"several ServiceEntries": 40_000_000, "several Services": 40_000_000}
+EXPANDING = {"several ServiceEntries": 40_000_000, "several Services": 40_000_000, "many objects": 40_000_000}
 """Limits of the calls for kinds whose inputs expand to the limit of a namespace, whatever their size."""
 SCHEDULING = (
     str(pathlib.Path(asyncio.__file__).parent),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from collections.abc import Iterable
 
@@ -35,7 +36,13 @@ def canonical(bind: str) -> str:
     """
     if ":" not in bind or bind.startswith(UNIX):
         return bind
-    return str(ipaddress.ip_address(bind))
+    return _canonical_ip(bind)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _canonical_ip(address: str) -> str:
+    """Return the canonical form of an IP address. It is needed again after each change of a service."""
+    return str(ipaddress.ip_address(address))
 
 
 def build_address(bind: str, port: int) -> address_pb2.Address:

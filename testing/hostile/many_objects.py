@@ -16,7 +16,7 @@ MAX_PARTS = 100_000
 
 
 class Shape(NamedTuple):
-    """What each object contains. `host` and `labels` have a format for the number of the object if they differ."""
+    """The properties of each object. `host` and `labels` have a format for the number of the object if they differ."""
 
     hosts: int
     ports: int

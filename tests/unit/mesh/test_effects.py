@@ -13,7 +13,12 @@ import yaml
 
 from pilot.config.indexes import SERVICE_NAME_LABEL
 from pilot.config.kubernetes.service import EXPORT_TO
-from pilot.config.networking.service_entry import CLUSTER_ENDPOINTS, HOST_ENDPOINTS, PORT_ENDPOINTS
+from pilot.config.networking.service_entry import (
+    CLUSTER_ENDPOINTS,
+    HOST_ENDPOINTS,
+    PORT_ENDPOINTS,
+    WORKLOAD_ENDPOINTS,
+)
 from pilot.config.networking.workload_entry import REGISTRATION_GROUP
 from pilot.ingest.mesh_config import decode_mesh_networks
 from pilot.lib import labels
@@ -170,7 +175,11 @@ ENVIRON = {
     "ENABLE_MCS_SERVICE_DISCOVERY": "true",
     "ENABLE_MCS_HOST": "true",
     "PILOT_MAX_SERVICE_ENTRY_ENDPOINTS": str(
-        (len(MANY) - 1) * HOST_ENDPOINTS + (len(MANY) + 3) * CLUSTER_ENDPOINTS + 2 * PORT_ENDPOINTS - 1
+        (len(MANY) - 1) * HOST_ENDPOINTS
+        + (len(MANY) + 3) * CLUSTER_ENDPOINTS
+        + 2 * PORT_ENDPOINTS
+        + 2 * WORKLOAD_ENDPOINTS
+        - 1
     ),
     "PILOT_MAX_SERVICE_PORTS": "1",
 }

@@ -61,8 +61,8 @@ class ServiceEntryStatus(Lenient, frozen=True):
 CLUSTER_ENDPOINTS, CHAIN_ENDPOINTS = 40, 24
 """Numbers of endpoints that cost as much as a cluster with its virtual host or filter chain, and as another chain."""
 WORKLOAD_ENDPOINTS = 3
-"""Number of endpoints of a ServiceEntry that cost as much as an endpoint at a workload of its own. Changes of workloads
-are committed at once, and not in portions."""
+"""Number of inline endpoints that cost as much as an endpoint at a selected workload, because changes of workloads are
+not committed in portions."""
 HOST_ENDPOINTS, PORT_ENDPOINTS = 30, 100
 """Numbers of endpoints that cost as much as the service of another host, and as a listener and its routes."""
 

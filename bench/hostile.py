@@ -180,8 +180,7 @@ async def _send(options: argparse.Namespace) -> int:
                     failed = failed or bool(row.exceeded)
                     print(f"{name:26} {entrance:10} {size:8} {row}", flush=True)
                 plane.write("")
-                await asyncio.sleep(1.5)
-                held = (usage(plane.pid).memory - memory) / MEGABYTE
+                held = (await plane.wait_released(memory + options.growth * MEGABYTE) - memory) / MEGABYTE
                 errors = plane.errors()[logged:]
                 if errors or held > options.growth:
                     failed = True
@@ -224,11 +223,12 @@ async def measure(plane: Plane, options: argparse.Namespace, attack: Attack) -> 
         values = {**costs.waits._asdict(), "growth": costs.growth / MEGABYTE}
         return [name for name, value in values.items() if value > getattr(options, name)]
 
+    memory = usage(plane.pid).memory
     costs = await plane.measure(attack)
     if exceeded(costs):
         plane.write("")
-        await asyncio.sleep(1)
-        costs = costs.least(await plane.measure(attack))
+        await plane.wait_released(memory)
+        costs = costs.least(await plane.measure(attack, memory))
     return Row(costs, exceeded(costs))
 
 

@@ -19,6 +19,8 @@ from pilot.mesh.tables.database import Mesh
 
 KEPT = 20_000
 """Maximum number of objects whose last change is known."""
+KEPT_DELETED = 1000
+"""Maximum number of deleted objects whose last change is known."""
 
 
 class _LastChange(NamedTuple):
@@ -29,23 +31,27 @@ class _LastChange(NamedTuple):
 
 
 class _LastChanges:
-    """The last change of at most `KEPT` objects. `has_forgotten` is true if it is unknown for others."""
+    """The last change of at most `KEPT` objects, and of at most `KEPT_DELETED` deleted ones. `has_forgotten` is true if
+    it is unknown for others."""
 
     def __init__(self) -> None:
-        self._changes: OrderedDict[tuple[str, Hashable], _LastChange] = OrderedDict()
+        self._existing: OrderedDict[tuple[str, Hashable], _LastChange] = OrderedDict()
+        self._deleted: OrderedDict[tuple[str, Hashable], _LastChange] = OrderedDict()
         self.has_forgotten = False
 
-    def add(self, row: tuple[str, Hashable], change: _LastChange) -> None:
+    def add(self, row: tuple[str, Hashable], change: _LastChange, is_deleted: bool) -> None:
         """Set the last change of an object."""
-        self._changes.pop(row, None)
-        self._changes[row] = change
-        if len(self._changes) > KEPT:
-            self._changes.popitem(last=False)
+        self._existing.pop(row, None)
+        self._deleted.pop(row, None)
+        changes, limit = (self._deleted, KEPT_DELETED) if is_deleted else (self._existing, KEPT)
+        changes[row] = change
+        if len(changes) > limit:
+            changes.popitem(last=False)
             self.has_forgotten = True
 
     def find(self, row: tuple[str, Hashable]) -> _LastChange | None:
         """Return the last change of an object, or None if it is unknown."""
-        return self._changes.get(row)
+        return self._existing.get(row) or self._deleted.get(row)
 
 
 class Rollouts:
@@ -57,9 +63,10 @@ class Rollouts:
 
     def on_change(self, event: int, commit: Commit) -> None:
         """Record the objects that a commit changes."""
+        added, changed = _LastChange(event, True), _LastChange(event, False)  # which thousands of objects may share
         for table, key, row in commit.edits:
             is_new = row is not None and not commit.events.get((table, "update"))
-            self._changes_in(table).add((table, key), _LastChange(event, is_new))
+            self._changes_in(table).add((table, key), added if is_new else changed, row is None)
 
     def _changes_in(self, table: str) -> _LastChanges:
         return self._endpoint_changes if table in ENDPOINTS else self._changes

@@ -655,9 +655,14 @@ class Database:
                 dep.read_by(unparked)
             todo.extend(unparked.deps)
 
-    def count_unused(self) -> int:
-        """Return the number of nodes without readers and watchers. Nodes that only they read are not counted."""
-        return len(self._orphans) + len(self._parked)
+    def has_unused(self, count: int) -> bool:
+        """Return whether there are at least `count` nodes without readers and watchers and inputs of them. Nodes that
+        only they read are not counted."""
+        for node in itertools.chain(self._orphans, self._parked):
+            count -= 1 + len(node.deps)
+            if count <= 0:
+                return True
+        return False
 
     def collect(self) -> int:
         """Free all nodes that no watched node depends on, and return their number."""

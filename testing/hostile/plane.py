@@ -43,6 +43,21 @@ NOTICED = 0.6
 """Seconds after which a changed file has been noticed, also among many other changes."""
 PARSED_IN_A_SECOND = 500_000
 """Number of bytes of a file that are parsed in a second while the machine is busy."""
+RELEASED = 12.0
+"""Seconds after which the memory of removed objects has been released: an interval between two sweeps, and some time
+to notice the removal."""
+REMOVED = 1.5
+"""Seconds after which a removal has been noticed and processed, if its objects are few."""
+ORDINARY = (
+    "#" * 100_000
+    + """
+apiVersion: v1
+kind: Service
+metadata: {name: ordinary, namespace: hostile}
+spec: {ports: [{name: http, port: 80}]}
+"""
+)
+"""An ordinary file that is large enough for a worker."""
 Attack = Callable[[], Awaitable[None]]
 
 
@@ -129,13 +144,18 @@ class Plane(ControlPlane):
         self._idle = 0.0
 
     def calibrate(self) -> None:
-        """Measure the CPU time that the honest callers cost."""
+        """Start the workers that parse large files, and measure the CPU time that the honest callers cost."""
+        self.write(ORDINARY)
+        time.sleep(NOTICED + 1)
+        self.write("")
+        time.sleep(REMOVED)
         self.witness.take()
         before, started = usage(self.pid).cpu, time.monotonic()
         time.sleep(4)
         self._idle = (usage(self.pid).cpu - before) / (time.monotonic() - started)
 
-    async def measure(self, attack: Attack) -> Measure:
+    async def measure(self, attack: Attack, memory: int | None = None) -> Measure:
+        """Send an input, and return its costs. Memory grows from `memory` bytes, by default from that in use now."""
         await asyncio.to_thread(self.witness.take)
         self.memory.reset()
         before, started = usage(self.pid), time.monotonic()
@@ -145,7 +165,15 @@ class Plane(ControlPlane):
         self.check_alive()
         after = usage(self.pid)
         cpu = after.cpu - before.cpu - self._idle * (time.monotonic() - started)
-        return Measure(max(0.0, cpu), max(0, self.memory.peak - before.memory), waits)
+        return Measure(max(0.0, cpu), max(0, self.memory.peak - (memory or before.memory)), waits)
+
+    async def wait_released(self, memory: int) -> int:
+        """Wait until a removal has left at most `memory` bytes in use, at most `RELEASED` seconds. Return the bytes in use."""
+        deadline = time.monotonic() + RELEASED
+        await asyncio.sleep(REMOVED)
+        while (used := usage(self.pid).memory) > memory and time.monotonic() < deadline:
+            await asyncio.sleep(0.5)
+        return used
 
     async def _settle(self) -> None:
         """Wait until the control plane has finished, which its CPU time shows."""

@@ -146,35 +146,43 @@ class FileSource:
                     self._changes.wait(), _RETRY if self._unreadable_files or self._unreadable_folders else None
                 )
             self._changes.clear()
-            paths, self._noted = self._noted, set()
-            async with self._ledger.turn:
-                try:
-                    edits = (
-                        await asyncio.to_thread(self._scan_paths, paths)
-                        if paths
-                        else await asyncio.to_thread(self._scan_unreadable)
-                    )
-                except Exception:  # an internal error must not end the watch
-                    _log.error("cannot scan %s", printable_path(self.folder), exc_info=True)
-                    edits = []
-                self._put(edits)
+            await self._scan_noted()
+
+    async def _scan_noted(self) -> None:
+        """Read the changed files at the noted paths, or the unreadable ones again if there are none."""
+        paths, self._noted = self._noted, set()
+        async with self._ledger.turn:
+            try:
+                edits = (
+                    await asyncio.to_thread(self._scan_paths, paths)
+                    if paths
+                    else await asyncio.to_thread(self._scan_unreadable)
+                )
+            except Exception:  # an internal error must not end the watch
+                _log.error("cannot scan %s", printable_path(self.folder), exc_info=True)
+                edits = []
+            self._put(edits)
 
     async def _process_large_files(self, files: dict[str, folders.Signature]) -> None:
         while True:
             await self._has_large.wait()
             self._has_large.clear()
             while files:
-                async with self._ledger.turn:  # otherwise a scan may be adding a file
-                    path, signature = next(iter(files.items()))
-                    del files[path]
-                    before = self._files.get(path)
-                try:
-                    reading = await asyncio.to_thread(self._read, path, signature, await self._parse(path))
-                    async with self._ledger.turn:
-                        self._end_large(await asyncio.to_thread(self._accept_late, path, reading, before))
-                except Exception:  # an internal error must not end the watch
-                    _log.error("cannot read %s", printable_path(path), exc_info=True)
-                    self._end_large(())
+                await self._process_large_file(files)
+
+    async def _process_large_file(self, files: dict[str, folders.Signature]) -> None:
+        """Read the first of these files. While the caller waits for the next one, nothing holds its objects."""
+        async with self._ledger.turn:  # otherwise a scan may be adding a file
+            path, signature = next(iter(files.items()))
+            del files[path]
+            before = self._files.get(path)
+        try:
+            reading = await asyncio.to_thread(self._read, path, signature, await self._parse(path))
+            async with self._ledger.turn:
+                self._end_large(await asyncio.to_thread(self._accept_late, path, reading, before))
+        except Exception:  # an internal error must not end the watch
+            _log.error("cannot read %s", printable_path(path), exc_info=True)
+            self._end_large(())
 
     def _end_large(self, edits: Iterable[Edit]) -> None:
         """Put the edits of a large file that has been read."""

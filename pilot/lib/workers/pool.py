@@ -216,15 +216,19 @@ class WorkerPool:
 
     async def _run_lane(self, lane: int) -> None:
         """Run the jobs of a lane."""
-        queue = self._queues[lane]
         with contextlib.suppress(OSError):
             await self._get_processes()
         while True:
-            job = await queue.get()
-            started = time.monotonic()
-            if not job.result.done():
-                await self._run_job(lane, job)
-                queue.charge(job.caller, time.monotonic() - started)
+            await self._run_next(lane)
+
+    async def _run_next(self, lane: int) -> None:
+        """Run the next job of a lane. While this waits, nothing holds the previous job and its result."""
+        queue = self._queues[lane]
+        job = await queue.get()
+        started = time.monotonic()
+        if not job.result.done():
+            await self._run_job(lane, job)
+            queue.charge(job.caller, time.monotonic() - started)
 
     async def _run_job(self, lane: int, job: _Job) -> None:
         try:

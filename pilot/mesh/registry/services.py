@@ -212,13 +212,19 @@ _refs_by_entry: Gather[ObjectKey, [], tuple[ServiceRef, ...]] = Gather("entry_re
 
 
 @derived
-def _all_refs(db: Mesh) -> tuple[ServiceRef, ...]:
+def _kubernetes_refs(db: Mesh) -> tuple[ServiceRef, ...]:
     domain = db.settings.registry.domain
     refs = dict.fromkeys(
         ServiceRef(kubernetes_hostname(key.name, key.namespace, domain), key.namespace) for key in SERVICE.all_keys(db)
     )
     for key in SERVICE_IMPORT.all_keys(db) if has_hosts(db) else ():
         refs[ServiceRef(kubernetes_hostname(key.name, key.namespace, clusterset.DOMAIN), key.namespace)] = None
+    return tuple(refs)
+
+
+@derived
+def _all_refs(db: Mesh) -> tuple[ServiceRef, ...]:
+    refs = dict.fromkeys(_kubernetes_refs(db))
     for entry_refs in _refs_by_entry(db).values():
         refs.update(dict.fromkeys(entry_refs))
     return tuple(refs)

@@ -24,9 +24,9 @@ from pilot.xds.session.session import Response, Session
 
 COLLECT_STEP = 2000
 """Number of values that one step of a sweep frees, which takes a few milliseconds."""
-MANY_UNUSED = 500
-"""Number of unused values that are not left to the next sweep. Otherwise, a large object that changes often would take
-memory for each of its states between two sweeps."""
+MANY_UNUSED = 5_000
+"""Number of unused values and their inputs that are not left to the next sweep. Otherwise, a large object that changes
+often, or an object in a mesh with many services, would take memory for each of its states between two sweeps."""
 LINGER = 30.0
 _log = scope("ads")
 
@@ -199,7 +199,7 @@ class Discovery:
 
     def free_many_in_steps(self) -> Iterator[None]:
         """Free unused values in steps, without waiting for the next sweep, if there are many."""
-        if self.db.count_unused() >= MANY_UNUSED:
+        if self.db.has_unused(MANY_UNUSED):
             yield from self._collect_in_steps()
 
     def _collect_in_steps(self) -> Iterator[None]:

@@ -328,7 +328,7 @@ CASES = (
         for read, before in (("keys", {}), ("get", unmatched_slice()))
     ),
     ReadCase(
-        f"{VIEWS}/registry/services.py _all_refs ServiceImport.all_keys",
+        f"{VIEWS}/registry/services.py _kubernetes_refs ServiceImport.all_keys",
         mesh(WEB, slot_rows(SIDECAR)),
         [slot_rows("ServiceImport a/web")],
     ),

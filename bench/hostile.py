@@ -7,14 +7,15 @@
 
 `search` calls the code behind the entrances in this process. For each kind of input, it looks for the shapes that take
 the most CPU time, memory and uninterrupted time of the event loop for each byte, and for those whose cost grows faster
-than their size. It writes the worst ones at up to 1 MB to the folder, and prints them. 20,000 inputs of a kind take two
-to four minutes of CPU time, and all kinds about an hour. `--save` also replaces testing/hostile/worst.json, which the
-tests read.
+than their size. It writes the worst ones at up to 1 MB to the folder, and prints them. 20,000 inputs of most kinds take
+two to four minutes of CPU time, HTTP queries about 12 minutes, and many objects more than an hour. `--save` also
+replaces testing/hostile/worst.json, which the tests read.
 
 `send` sends these inputs to a control plane process, at each entrance that takes them. Honest callers measure meanwhile
 how long they wait. An input that exceeds a limit is sent again, because the machine may be busy: the smaller values
 count. With --source apiserver, the API server of the tests reads the files. It needs up to a second for 1 MB, which
-counts as part of updates. All inputs take about 20 minutes. The exit status is 1 if a limit is exceeded or the log
+counts as part of updates. Within 12 seconds after the inputs of a kind are removed, memory must be at most --growth MB
+above its level before them. All inputs take about 20 minutes. The exit status is 1 if a limit is exceeded or the log
 contains a traceback.
 
 With --fleet, that many honest proxies are connected, and 20 edits a second are delivered to them. The 99th percentile of

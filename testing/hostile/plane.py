@@ -44,8 +44,8 @@ NOTICED = 0.6
 PARSED_IN_A_SECOND = 500_000
 """Number of bytes of a file that are parsed in a second while the machine is busy."""
 RELEASED = 12.0
-"""Seconds after which the memory of removed objects has been released: an interval between two sweeps, and some time
-to notice the removal."""
+"""Maximum number of seconds until the memory of removed objects is released: an interval between two sweeps, and some
+time to notice the removal."""
 REMOVED = 1.5
 """Seconds after which a removal has been noticed and processed, if its objects are few."""
 ORDINARY = (
@@ -155,7 +155,8 @@ class Plane(ControlPlane):
         self._idle = (usage(self.pid).cpu - before) / (time.monotonic() - started)
 
     async def measure(self, attack: Attack, memory: int | None = None) -> Measure:
-        """Send an input, and return its costs. Memory grows from `memory` bytes, by default from that in use now."""
+        """Send an input, and return its costs. The growth of memory counts from `memory` bytes, by default those in use
+        now."""
         await asyncio.to_thread(self.witness.take)
         self.memory.reset()
         before, started = usage(self.pid), time.monotonic()
@@ -165,10 +166,11 @@ class Plane(ControlPlane):
         self.check_alive()
         after = usage(self.pid)
         cpu = after.cpu - before.cpu - self._idle * (time.monotonic() - started)
-        return Measure(max(0.0, cpu), max(0, self.memory.peak - (memory or before.memory)), waits)
+        return Measure(max(0.0, cpu), max(0, self.memory.peak - (before.memory if memory is None else memory)), waits)
 
     async def wait_released(self, memory: int) -> int:
-        """Wait until a removal has left at most `memory` bytes in use, at most `RELEASED` seconds. Return the bytes in use."""
+        """Return the number of bytes in use after a removal, as soon as it is at most `memory`, or after `RELEASED`
+        seconds."""
         deadline = time.monotonic() + RELEASED
         await asyncio.sleep(REMOVED)
         while (used := usage(self.pid).memory) > memory and time.monotonic() < deadline:

@@ -96,9 +96,8 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
     mapping and compare its items by identity. If an item fails, it keeps its last good value or, if it has none, is
     omitted. The other items are not affected.
 
-    `passed` converts the arguments of the gather to the arguments that its items take after their key. By default,
-    items take all of them. Gathers with the same passed arguments share the items for the keys that they have in
-    common.
+    `passed(key, *args)` converts the arguments of the gather to the arguments that an item takes after its key. By
+    default, items take all of them. Gathers share an item if they have its key in common and pass the same arguments.
     """
 
     gathers = True
@@ -114,9 +113,9 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
         super().__init__(name, self._collect, hub)
         self.keys, self.item, self._pass_on = keys, item, passed
 
-    def passed(self, *args: Hashable) -> tuple[Hashable, ...]:
-        """Return the arguments that the items take after their key. `args` are the arguments of the gather."""
-        return args if self._pass_on is None else self._pass_on(*args)
+    def passed(self, key: Hashable, *args: Hashable) -> tuple[Hashable, ...]:
+        """Return the arguments that an item takes after its key. `args` are the arguments of the gather."""
+        return args if self._pass_on is None else self._pass_on(key, *args)
 
     def _collect(self, db: Database, node: Node) -> Mapping[K, T]:
         """Return the mapping after refreshing the items of new keys and the items that the last commits affected."""
@@ -203,12 +202,12 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
         """
         gathered = node.gathered
         assert gathered is not None
-        items, passed = gathered.items, self.passed(*node.args)
+        items, args = gathered.items, node.args
         ordered: dict[Hashable, Node] = {}
         for number, key in enumerate(listed, 1):
             item = items.get(key)
             if item is None:
-                item = items[key] = self._node(db, self.item, (key, *passed), node)
+                item = items[key] = self._node(db, self.item, (key, *self.passed(key, *args)), node)
                 gathered.dirty[item] = None
             ordered[key] = item
             if number % STEP == 0:
@@ -242,7 +241,7 @@ class Lookup(Gather[K, P, T]):
     """
 
     def __init__(self, name: str, item: Derived[Any, T | None]) -> None:
-        super().__init__(name, _listed, item, passed=lambda _, *args: args)
+        super().__init__(name, _listed, item, passed=lambda key, keys, *args: args)
 
 
 @derived

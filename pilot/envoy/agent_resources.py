@@ -95,7 +95,7 @@ def _answer(service: Service, host: str, addresses: tuple[str, ...] | list[str],
 
 
 _by_service: Gather[ImportKey, [ScopeFacet, ResolverFacet], tuple[NameTableEntry, ...]] = Gather(
-    "names of services", _imports, _answers, passed=lambda scope, resolver: (resolver,)
+    "names of services", _imports, _answers, passed=lambda key, scope, resolver: (resolver,)
 )
 """The entries of each service, shared by proxies with different scopes."""
 

@@ -28,6 +28,15 @@ class DestinationRule(Strict, frozen=True):
     export_to: tuple[str, ...] = ()
     workload_selector: WorkloadSelector | None = None
 
+    @property
+    def policies(self) -> list[TrafficPolicy | PortTrafficPolicy]:
+        """All traffic policies: of the service, of the subsets, and of their ports."""
+        policies: list[TrafficPolicy | PortTrafficPolicy] = []
+        for policy in (self.traffic_policy, *(subset.traffic_policy for subset in self.subsets)):
+            if policy is not None:
+                policies += [policy, *policy.port_level_settings]
+        return policies
+
 
 class PortTrafficPolicy(Strict, frozen=True):
     """A traffic policy for one port. It replaces the whole traffic policy for that port."""

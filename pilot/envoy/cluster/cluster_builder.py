@@ -81,17 +81,15 @@ class ClusterShape(NamedTuple):
     final_type: cluster_pb2.Cluster.DiscoveryType
 
 
-def find_cluster_shape(
-    destination: ClusterDestination, proxy_type: NodeType, defaults: ClusterDefaults
-) -> ClusterShape:
-    """Return the shape of a cluster for proxies of this type.
+def find_cluster_shape(destination: ClusterDestination, router: bool, defaults: ClusterDefaults) -> ClusterShape:
+    """Return the shape of a cluster for routers or for other proxies.
 
     The initial type of a subset is the final type of the whole service. It is ORIGINAL_DST if the subset's own load
     balancer is PASSTHROUGH.
     """
     rule_policy = destination.rule.spec.traffic_policy if destination.rule is not None else None
     policy = effective_port_policy(rule_policy, destination.port.number, defaults.traffic_policy)
-    initial_type = discovery_type(destination.service, proxy_type is NodeType.ROUTER, defaults.headless_eds)
+    initial_type = discovery_type(destination.service, router, defaults.headless_eds)
     final_type = apply_policy_to_type(initial_type, policy, destination.redis)
     if destination.subset is None:
         return ClusterShape(policy, initial_type, final_type)
@@ -114,7 +112,7 @@ def build_outbound(
 
     Return None if the cluster must contain its endpoints and has none, because Envoy rejects such a cluster.
     """
-    shape = find_cluster_shape(destination, traits.type, defaults)
+    shape = find_cluster_shape(destination, traits.type is NodeType.ROUTER, defaults)
     if is_dynamic(destination.service) and not destination.sni_routed:
         draft = draft_dynamic_cluster(cluster_name(destination), destination, traits, defaults)
     elif shape.initial_type in INLINE and endpoints is None:

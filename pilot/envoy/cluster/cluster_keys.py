@@ -20,13 +20,19 @@ from pilot.envoy.cluster.cluster_builder import ClusterDestination, find_cluster
 from pilot.envoy.cluster.cluster_defaults import cluster_defaults
 from pilot.envoy.cluster.endpoint_discovery import INLINE, discovery_type, has_cluster, is_dynamic
 from pilot.mesh.model.facets import FACET_CACHE_SIZE, Labels, OutboundFacet, ScopeFacet
-from pilot.mesh.model.proxy import NodeType
-from pilot.mesh.model.service import Port, Service, ServiceRef
+from pilot.mesh.model.service import Port, Resolution, Service, ServiceRef
 from pilot.mesh.proxies.gateway_destinations import routed_services
 from pilot.mesh.proxies.waypoint_destinations import onward_services
 from pilot.mesh.registry.services import STEP, service
 from pilot.mesh.tables.database import Mesh
-from pilot.mesh.traffic.destination_rules import EVERYBODY, MergedRuleKey, merged_rule, ruled_hosts, visible_rule_key
+from pilot.mesh.traffic.destination_rules import (
+    EVERYBODY,
+    MergedRule,
+    MergedRuleKey,
+    merged_rule,
+    ruled_hosts,
+    visible_rule_key,
+)
 from pilot.mesh.traffic.imports import ImportKey, scope_services
 
 MAX_WILDCARD_CLUSTERS = 8192
@@ -50,10 +56,15 @@ class ClusterKey(NamedTuple):
 
 
 class ResolvedClusterKey(NamedTuple):
-    """The key of a cluster, and the keys of the DestinationRules that clients apply to it in merged form."""
+    """The key of a cluster, and the keys of the DestinationRules that clients apply to it in merged form.
+
+    `router_differs` is set if the cluster or its endpoints may be different for routers than for sidecars. Otherwise,
+    both share them.
+    """
 
     cluster: ClusterKey
     rule: MergedRuleKey
+    router_differs: bool
 
     @property
     def name(self) -> str:
@@ -95,9 +106,9 @@ class ServiceClusterKeys(NamedTuple):
 
     def wildcard_keys(self) -> Iterator[ResolvedClusterKey]:
         """Yield the keys of the subsets in `wildcard_subsets`."""
-        for (ref, port, _), rule in self.keys:
+        for (ref, port, _), rule, router_differs in self.keys:
             for subset in self.wildcard_subsets:
-                yield ResolvedClusterKey(ClusterKey(ref, port, subset), rule)
+                yield ResolvedClusterKey(ClusterKey(ref, port, subset), rule, router_differs)
 
 
 @lru_cache(maxsize=FACET_CACHE_SIZE)
@@ -112,6 +123,19 @@ def cluster_port(service: Service, number: int) -> Port | None:
         if port.number == number and port.protocol is not Protocol.UDP:
             return port
     return None
+
+
+def router_differs(service: Service, port: Port, rule: MergedRule | None) -> bool:
+    """Return whether routers may have a different cluster or different endpoints than sidecars for a port.
+
+    They treat the original destination, unknown protocols, inference pools and credentials differently.
+    """
+    return (
+        service.resolution is Resolution.PASSTHROUGH
+        or service.is_pool
+        or port.protocol is Protocol.UNSUPPORTED
+        or (rule is not None and rule.has_credentials)
+    )
 
 
 @derived_in_steps
@@ -141,22 +165,27 @@ def _keys_of_service(db: Mesh, view: ServiceViewKey) -> ServiceClusterKeys | Non
     row = service(db, ref)
     if row is None:
         return None
-    ports = dict.fromkeys(p.number for p in view.imported.visible_ports(row) if has_cluster(row, p))
-    if row.is_pool:
+    ports: dict[int, Port] = {}
+    for port in view.imported.visible_ports(row):
         # All endpoints of a pool are behind its first port.
-        ports = {number: None for number in ports if number == row.ports[0].number}
+        if has_cluster(row, port) and (not row.is_pool or port.number == row.ports[0].number):
+            ports.setdefault(port.number, port)
     if not ports:
         return None
     rule_key = visible_rule_key(db, view.namespace, view.labels, ref)
     rule = merged_rule(db, rule_key) if rule_key and not is_dynamic(row) else None
     subsets = rule.subset_names(len(ports)) if rule is not None else ()
     own, wildcard = ((), subsets) if rule is not None and rule.is_wildcard else (subsets, ())
-    keys = tuple(ResolvedClusterKey(ClusterKey(ref, port, subset), rule_key) for port in ports for subset in ("", *own))
+    keys = tuple(
+        ResolvedClusterKey(ClusterKey(ref, number, subset), rule_key, router_differs(row, port, rule))
+        for number, port in ports.items()
+        for subset in ("", *own)
+    )
     return ServiceClusterKeys(keys, discovery_type(row, router=False) in INLINE, wildcard)
 
 
 _keys_by_service: Gather[ServiceViewKey, [ClusterListKey], ServiceClusterKeys] = Gather(
-    "cluster keys of services", _views, _keys_of_service, passed=lambda by: ()
+    "cluster keys of services", _views, _keys_of_service, passed=lambda key, by: ()
 )
 """The keys of each service. Proxies in different namespaces share them."""
 
@@ -201,7 +230,7 @@ def inline_keys(db: Mesh, outbound: OutboundFacet) -> tuple[ResolvedClusterKey, 
 
 def find_destination(db: Mesh, key: ResolvedClusterKey, sni_routed: bool = False) -> ClusterDestination | None:
     """Return the destination for a key, or None if the service, port or subset no longer exists."""
-    cluster_key, rule_key = key
+    cluster_key, rule_key, _ = key
     row = service(db, cluster_key.ref)
     port = cluster_port(row, cluster_key.port) if row is not None else None
     if row is None or port is None:
@@ -215,10 +244,13 @@ def find_destination(db: Mesh, key: ResolvedClusterKey, sni_routed: bool = False
     )
 
 
-def find_eds_destination(db: Mesh, key: ResolvedClusterKey, proxy_type: NodeType) -> ClusterDestination | None:
-    """Return the destination for a key, or None if its endpoints do not arrive by EDS. Not memoised."""
+def find_eds_destination(db: Mesh, key: ResolvedClusterKey, router: bool) -> ClusterDestination | None:
+    """Return the destination for a key, or None if its endpoints do not arrive by EDS. Not memoised.
+
+    `router` is set if the client is a router.
+    """
     destination = find_destination(db, key)
     if destination is None or is_dynamic(destination.service):
         return None
-    shape = find_cluster_shape(destination, proxy_type, cluster_defaults(db))
+    shape = find_cluster_shape(destination, router, cluster_defaults(db))
     return destination if shape.final_type == cluster_pb2.Cluster.EDS else None

@@ -49,6 +49,12 @@ def outbound_traits(outbound: OutboundFacet) -> ClusterTraitsKey:
 
 
 @lru_cache(maxsize=FACET_CACHE_SIZE)
+def shared_traits(traits: ClusterTraitsKey) -> ClusterTraitsKey:
+    """Return the traits of a sidecar for those of a router, for clusters that are the same for both."""
+    return msgspec.structs.replace(traits, type=NodeType.SIDECAR) if traits.type is NodeType.ROUTER else traits
+
+
+@lru_cache(maxsize=FACET_CACHE_SIZE)
 def without_location(outbound: OutboundFacet) -> OutboundFacet:
     """Return the facet without the proxy's location.
 

@@ -8,7 +8,7 @@ from pilot.derive import Gather, derived
 from pilot.envoy.cluster.cluster_builder import ClusterDestination, build_outbound
 from pilot.envoy.cluster.cluster_defaults import cluster_defaults
 from pilot.envoy.cluster.cluster_keys import ResolvedClusterKey, find_destination, location_independent_keys
-from pilot.envoy.cluster.cluster_traits import ClusterTraitsKey, outbound_traits
+from pilot.envoy.cluster.cluster_traits import ClusterTraitsKey, outbound_traits, shared_traits
 from pilot.envoy.cluster.inline_endpoints import InlineEndpoints, serialize_cluster
 from pilot.envoy.cluster.policy.effective_policy import passes_through
 from pilot.envoy.resource import Resource
@@ -99,13 +99,20 @@ def location_independent_cluster(db: Mesh, key: ResolvedClusterKey, traits: Clus
     return resolve_cluster(db, destination, traits) if destination is not None else None
 
 
+def _traits(key: ResolvedClusterKey, outbound: OutboundFacet) -> tuple[ClusterTraitsKey]:
+    """Return the traits of a proxy that affect a cluster."""
+    traits = outbound_traits(outbound)
+    return (traits if key.router_differs else shared_traits(traits),)
+
+
 outbound_clusters: Gather[ResolvedClusterKey, [OutboundFacet], Resource] = Gather(
     "outbound clusters",
     location_independent_keys,
     location_independent_cluster,
-    passed=lambda outbound: (outbound_traits(outbound),),
+    passed=_traits,
 )
 """The outbound clusters without inline endpoints.
 
-The argument is a facet returned by `without_location`, so that proxies in all locations share the clusters.
+The argument is a facet returned by `without_location`, so that proxies in all locations share the clusters. Sidecars
+and routers share those that are the same for both.
 """

@@ -89,7 +89,7 @@ def _cluster(db: Mesh, key: VipKey, traits: ClusterTraitsKey) -> Resource | None
 
 
 east_west_clusters: Gather[VipKey, [OutboundFacet], Resource] = Gather(
-    "east-west clusters", _keys, _cluster, passed=lambda outbound: (outbound_traits(outbound),)
+    "east-west clusters", _keys, _cluster, passed=lambda key, outbound: (outbound_traits(outbound),)
 )
 """The clusters of the exposed services."""
 
@@ -116,6 +116,6 @@ def _assignment(db: Mesh, key: VipKey, outbound: OutboundFacet) -> Resource | No
 
 
 east_west_endpoints: Gather[VipKey, [OutboundFacet], Resource] = Gather(
-    "east-west endpoints", _keys, _assignment, passed=lambda outbound: (without_scope(outbound),)
+    "east-west endpoints", _keys, _assignment, passed=lambda key, outbound: (without_scope(outbound),)
 )
 """The endpoints of the exposed services."""

@@ -59,16 +59,12 @@ from pilot.mesh.tables.database import Mesh
 
 @derived_in_steps
 def _load_assignment(
-    db: Mesh, key: ResolvedClusterKey, proxy_type: NodeType, client: ClientLocationKey, sni: bool
+    db: Mesh, key: ResolvedClusterKey, router: bool, client: ClientLocationKey, sni: bool
 ) -> Generator[None, None, Resource | None]:
-    destination = find_eds_destination(db, key, proxy_type)
+    destination = find_eds_destination(db, key, router)
     if destination is None or (sni and destination.service.mesh_external):
         return None
-    waypoint = (
-        ingress_waypoint(db, key.cluster, destination.service)
-        if proxy_type is NodeType.ROUTER and client.hbone and not sni
-        else None
-    )
+    waypoint = ingress_waypoint(db, key.cluster, destination.service) if router and client.hbone and not sni else None
     if waypoint is not None:
         assignment = _build_ingress_waypoint(db, key.cluster, destination, client, waypoint)
         return Resource.of(ENDPOINT, assignment, assignment.cluster_name)
@@ -154,16 +150,24 @@ def _build_ingress_waypoint(
     return build_cluster_load_assignment(key.name, waypoint.endpoints, options, lambda e: uses_mtls(db, e, policy))
 
 
+def _router_differs(key: ResolvedClusterKey, outbound: OutboundFacet, client: ClientLocationKey) -> bool:
+    """Return whether the client is a router whose endpoints may differ from those of sidecars in the same location.
+
+    Only routers send requests into tunnels to waypoints.
+    """
+    return outbound.type is NodeType.ROUTER and (key.router_differs or client.hbone)
+
+
 def _resolve(db: Mesh, key: ResolvedClusterKey, outbound: OutboundFacet, sni: bool) -> Resource | None:
     """Return the assignment for a key and the location of a client."""
     if is_location_independent(db, outbound):
         client = unlocated_client(outbound.location.cluster_id, originates_tunnels(db, outbound))
     else:
-        destination = find_eds_destination(db, key, outbound.type)
+        destination = find_eds_destination(db, key, outbound.type is NodeType.ROUTER)
         if destination is None:
             return None
         client = client_location(db, endpoint_policy(db, destination, False), outbound)
-    return _load_assignment(db, key, outbound.type, client, sni)
+    return _load_assignment(db, key, _router_differs(key, outbound, client), client, sni)
 
 
 @derived
@@ -177,7 +181,24 @@ def _sni_load_assignment(db: Mesh, key: ResolvedClusterKey, outbound: OutboundFa
     return _resolve(db, key, outbound, sni=True)
 
 
-def item_arguments(outbound: OutboundFacet) -> tuple[OutboundFacet]:
+@derived
+def _unlocated_keys(db: Mesh, outbound: OutboundFacet, _: ClientLocationKey) -> tuple[ResolvedClusterKey, ...]:
+    return location_independent_keys(db, outbound)
+
+
+unlocated_load_assignments: Gather[ResolvedClusterKey, [OutboundFacet, ClientLocationKey], Resource] = Gather(
+    "unlocated load assignments",
+    _unlocated_keys,
+    _load_assignment,
+    passed=lambda key, outbound, client: (_router_differs(key, outbound, client), client, False),
+)
+"""The endpoints of a proxy's outbound clusters, if they do not depend on its location.
+
+The arguments are a facet returned by `without_location` and a location returned by `unlocated_client`.
+"""
+
+
+def item_arguments(_: ResolvedClusterKey, outbound: OutboundFacet) -> tuple[OutboundFacet]:
     """Return the arguments for computing one item of a gather. They follow the item's key."""
     return (without_scope(outbound),)
 
@@ -185,7 +206,7 @@ def item_arguments(outbound: OutboundFacet) -> tuple[OutboundFacet]:
 outbound_load_assignments: Gather[ResolvedClusterKey, [OutboundFacet], Resource] = Gather(
     "load_assignments", location_independent_keys, outbound_load_assignment, passed=item_arguments
 )
-"""The endpoints of a proxy's outbound clusters."""
+"""The endpoints of a proxy's outbound clusters, if they depend on its location."""
 
 sni_load_assignments: Gather[ResolvedClusterKey, [OutboundFacet], Resource] = Gather(
     "sni_load_assignments", location_independent_keys, _sni_load_assignment, passed=item_arguments

@@ -51,12 +51,12 @@ def vip_keys(db: Mesh, key: VipListKey) -> tuple[ResolvedVipKey, ...]:
     return tuple(vip_key for ref in refs for vip_key in service_vip_keys(db, ref, key.waypoint.namespace))
 
 
-def _item_arguments(key: VipListKey) -> tuple[OutboundFacet]:
+def _item_arguments(_: ResolvedVipKey, waypoint: VipListKey) -> tuple[OutboundFacet]:
     """Return the arguments for computing one item of a gather. They follow the item's key.
 
     Waypoints in the same location share the items.
     """
-    return (without_scope(key.outbound),)
+    return (without_scope(waypoint.outbound),)
 
 
 # -- endpoints -------------------------------------------------------------------------------------

@@ -133,10 +133,11 @@ def excessive_patches(db: Mesh, source: PatchedGroupKey, facet: PatchFacet) -> t
 # -- patched groups ----------------------------------------------------------------------------------------------------
 
 
-def _items(source: PatchedGroupKey, _: PatchFacet) -> tuple[PatchedGroupKey]:
-    """Return the group, with only the arguments that its items need. Groups of several classes of proxies share these
-    items."""
-    return (source._replace(args=source.fn.passed(*source.args)) if isinstance(source.fn, Gather) else source,)
+def _items(target: PatchTargetKey, source: PatchedGroupKey, _: PatchFacet) -> tuple[PatchedGroupKey]:
+    """Return the group, with only the arguments that the item needs. Groups of several classes of proxies share the
+    item."""
+    args = source.fn.passed(target.key, *source.args) if isinstance(source.fn, Gather) else source.args
+    return (source._replace(args=args),)
 
 
 def _original(db: Mesh, key: ResourceKey, items: PatchedGroupKey) -> Resource | None:

@@ -9,7 +9,7 @@ from pilot.envoy.cluster.builtin_clusters import credential_server_clusters, rou
 from pilot.envoy.cluster.cluster_traits import without_location
 from pilot.envoy.cluster.outbound_clusters import outbound_clusters
 from pilot.envoy.endpoint.inline_clusters import inline_clusters, sni_routed_clusters
-from pilot.envoy.endpoint.load_assignments import outbound_load_assignments, sni_load_assignments
+from pilot.envoy.endpoint.load_assignments import sni_load_assignments
 from pilot.envoy.listener.gateway.gateway_listeners import gateway_listeners
 from pilot.envoy.plans.patched_plan import patched_plan
 from pilot.envoy.plans.resource_group import Group, PatchSide, ProxyPlan
@@ -19,6 +19,7 @@ from pilot.envoy.plans.shared_groups import (
     local_cluster_groups,
     originating_cluster_groups,
     originating_listener_groups,
+    outbound_endpoint_group,
     secret_groups,
 )
 from pilot.envoy.route.gateway.gateway_route_configurations import gateway_route_configurations
@@ -46,7 +47,7 @@ def gateway_plan(db: Mesh, node_id: str) -> ProxyPlan:
             {
                 CLUSTER: (*_clusters(routed, outbound, auto_passthrough), *originating_cluster_groups(db, outbound)),
                 ENDPOINT: (
-                    Group(outbound_load_assignments, (routed,), PatchSide.NONE),
+                    outbound_endpoint_group(db, routed),
                     *sni_endpoints,
                     *local_cluster_groups(db, node_id),
                 ),

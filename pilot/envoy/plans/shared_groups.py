@@ -6,8 +6,11 @@ from collections.abc import Mapping
 
 from pilot.derive import derived
 from pilot.envoy.agent_resources import trusted_roots
+from pilot.envoy.cluster.cluster_traits import without_location
 from pilot.envoy.cluster.hbone_clusters import double_hbone_clusters, originating_clusters, terminating_clusters
-from pilot.envoy.endpoint.endpoint_inputs import originates_tunnels
+from pilot.envoy.endpoint.client_location import unlocated_client
+from pilot.envoy.endpoint.endpoint_inputs import is_location_independent, originates_tunnels
+from pilot.envoy.endpoint.load_assignments import outbound_load_assignments, unlocated_load_assignments
 from pilot.envoy.endpoint.local_cluster import local_cluster
 from pilot.envoy.extension_config import discovered_extensions
 from pilot.envoy.listener.connect_originate import crossing_listeners, originating_listeners, originator_key
@@ -82,6 +85,17 @@ def extension_groups(db: Mesh, node_id: str) -> Mapping[str, tuple[NamedGroup, .
 
 
 # -- endpoints ---------------------------------------------------------------------------------------------------------
+
+
+def outbound_endpoint_group(db: Mesh, outbound: OutboundFacet) -> Group:
+    """Return the endpoints of a proxy's outbound clusters. Not memoised.
+
+    If they do not depend on the proxy's location, proxies in all locations share the group.
+    """
+    if is_location_independent(db, outbound):
+        client = unlocated_client(outbound.location.cluster_id, originates_tunnels(db, outbound))
+        return Group(unlocated_load_assignments, (without_location(outbound), client), PatchSide.NONE)
+    return Group(outbound_load_assignments, (outbound,), PatchSide.NONE)
 
 
 def local_cluster_groups(db: Mesh, node_id: str) -> tuple[Group, ...]:

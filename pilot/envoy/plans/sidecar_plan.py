@@ -14,7 +14,6 @@ from pilot.envoy.cluster.cluster_traits import outbound_traits, without_location
 from pilot.envoy.cluster.inbound_clusters import inbound_clusters
 from pilot.envoy.cluster.outbound_clusters import outbound_clusters
 from pilot.envoy.endpoint.inline_clusters import inline_clusters
-from pilot.envoy.endpoint.load_assignments import outbound_load_assignments
 from pilot.envoy.listener.inbound.inbound_listeners import inbound_listeners
 from pilot.envoy.listener.listener_options import listener_defaults
 from pilot.envoy.listener.outbound.outbound_listeners import (
@@ -37,6 +36,7 @@ from pilot.envoy.plans.shared_groups import (
     local_cluster_groups,
     originating_cluster_groups,
     originating_listener_groups,
+    outbound_endpoint_group,
     secret_groups,
     terminating_cluster_groups,
     terminating_listener_groups,
@@ -64,7 +64,7 @@ def sidecar_plan(db: Mesh, node_id: str) -> ProxyPlan:
             {
                 CLUSTER: _clusters(db, outbound, inbound),
                 ENDPOINT: (
-                    Group(outbound_load_assignments, (outbound,), PatchSide.NONE),
+                    outbound_endpoint_group(db, outbound),
                     *local_cluster_groups(db, node_id),
                 ),
                 LISTENER: (

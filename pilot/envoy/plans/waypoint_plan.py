@@ -11,7 +11,6 @@ from pilot.envoy.cluster.hbone_clusters import double_hbone_clusters, forwarding
 from pilot.envoy.cluster.outbound_clusters import outbound_clusters
 from pilot.envoy.endpoint.east_west_upstreams import east_west_clusters, east_west_endpoints
 from pilot.envoy.endpoint.inline_clusters import inline_clusters
-from pilot.envoy.endpoint.load_assignments import outbound_load_assignments
 from pilot.envoy.endpoint.waypoint_upstreams import VipListKey, vip_clusters, vip_endpoints
 from pilot.envoy.listener.connect_originate import (
     crossing_listeners,
@@ -25,7 +24,7 @@ from pilot.envoy.listener.waypoint.east_west_listeners import east_west_listener
 from pilot.envoy.listener.waypoint.main_internal import main_internal_listeners
 from pilot.envoy.plans.patched_plan import patched_plan
 from pilot.envoy.plans.resource_group import Group, PatchSide, ProxyPlan
-from pilot.envoy.plans.shared_groups import agent_groups, extension_groups, secret_groups
+from pilot.envoy.plans.shared_groups import agent_groups, extension_groups, outbound_endpoint_group, secret_groups
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, ROUTE
 from pilot.mesh.ambient.east_west import EastWestKey, is_east_west_gateway
 from pilot.mesh.gateway_api.generated_names import is_listener_gateway
@@ -77,7 +76,7 @@ def waypoint_plan(db: Mesh, node_id: str) -> ProxyPlan:
                 CLUSTER: tuple(clusters),
                 ENDPOINT: (
                     Group(vip_endpoints, (vips,), PatchSide.NONE),
-                    Group(outbound_load_assignments, (attached,), PatchSide.NONE),
+                    outbound_endpoint_group(db, attached),
                 ),
                 LISTENER: tuple(listeners),
                 ROUTE: (),
@@ -138,6 +137,6 @@ def _passthrough_groups(db: Mesh, node_id: str, outbound: OutboundFacet) -> dict
             Group(outbound_clusters, (without_location(routed),), PatchSide.OUTBOUND),
             Group(inline_clusters, (routed,), PatchSide.OUTBOUND),
         ),
-        ENDPOINT: (Group(outbound_load_assignments, (routed,), PatchSide.NONE),),
+        ENDPOINT: (outbound_endpoint_group(db, routed),),
         LISTENER: (Group(gateway_listeners, (selection, gateway_listeners_facet(db, node_id)), PatchSide.INBOUND),),
     }

@@ -37,9 +37,9 @@ def _cluster_key(db: Mesh, name: str, client: ProxylessFacet) -> ResolvedCluster
         return None
     has_own_rules = ruled_hosts(db, scope.namespace).has(parsed.host)
     namespace, labels = (scope.namespace, client.outbound.labels) if has_own_rules else EVERYBODY
-    return ResolvedClusterKey(
-        ClusterKey(import_key.ref, parsed.port, parsed.subset), visible_rule_key(db, namespace, labels, import_key.ref)
-    )
+    rule = visible_rule_key(db, namespace, labels, import_key.ref)
+    # gRPC clients connect to endpoints like routers, also if a service has no address of its own.
+    return ResolvedClusterKey(ClusterKey(import_key.ref, parsed.port, parsed.subset), rule, router_differs=True)
 
 
 @derived

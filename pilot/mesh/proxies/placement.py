@@ -5,16 +5,12 @@ Other properties do not split classes of proxies.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
 from pilot.config.kinds.istio import DESTINATION_RULE
 from pilot.config.networking.destination_rule import (
     DestinationRule,
     LoadBalancerSettings,
-    PortTrafficPolicy,
-    TrafficPolicy,
 )
 from pilot.config.object import ObjectKey
 from pilot.derive import Gather, derived, hub
@@ -94,9 +90,9 @@ def rule_nearness(spec: DestinationRule) -> Nearness | None:
 
     With outlier detection, the load balancing settings in the mesh config take effect too.
     """
-    parts = [*_parts(spec.traffic_policy), *(p for s in spec.subsets for p in _parts(s.traffic_policy))]
-    uses = [nearness(p.load_balancer) for p in parts]
-    if not any(p.outlier_detection is not None for p in parts) and not any(n.locality for n in uses):
+    policies = spec.policies
+    uses = [nearness(p.load_balancer) for p in policies]
+    if not any(p.outlier_detection is not None for p in policies) and not any(n.locality for n in uses):
         return None
     return Nearness(True, frozenset().union(*(n.labels for n in uses)))
 
@@ -113,7 +109,3 @@ def nearness(settings: LoadBalancerSettings | None) -> Nearness:
     )
     by_itself = zones is not None or (places is not None and bool(places.distribute))
     return Nearness(by_itself, frozenset(p.partition("=")[0] for p in priorities))
-
-
-def _parts(policy: TrafficPolicy | None) -> Iterable[TrafficPolicy | PortTrafficPolicy]:
-    return () if policy is None else (policy, *policy.port_level_settings)

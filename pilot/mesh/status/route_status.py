@@ -110,7 +110,7 @@ def _accepting_listeners(db: Mesh, route: RouteKey) -> frozenset[Place] | None:
 
 
 _by_route: Gather[RouteKey, [int], frozenset[Place]] = Gather(
-    "listeners_of_routes", routes_in, _accepting_listeners, passed=lambda bucket: ()
+    "listeners_of_routes", routes_in, _accepting_listeners, passed=lambda key, bucket: ()
 )
 
 

@@ -66,6 +66,11 @@ class MergedRule(msgspec.Struct, frozen=True, dict=True):
         """Return whether the rule applies to all services that its host matches."""
         return is_wildcard(self.spec.host)
 
+    @functools.cached_property
+    def has_credentials(self) -> bool:
+        """Whether a traffic policy refers to a TLS credential by name."""
+        return any(policy.tls is not None and policy.tls.credential_name for policy in self.spec.policies)
+
     def subset_names(self, ports: int) -> tuple[str, ...]:
         """Return the names of the subsets, at most `MAX_SUBSET_CLUSTERS` for all ports of a service together, and at
         most `MAX_WILDCARD_SUBSETS` for a wildcard host."""
@@ -205,7 +210,7 @@ def _host_of_rule(db: Mesh, key: ObjectKey) -> str | None:
 
 
 _hosts_of_rules: Gather[ObjectKey, [str], str] = Gather(
-    "hosts of rules", _rules_of_clients, _host_of_rule, passed=lambda namespace: ()
+    "hosts of rules", _rules_of_clients, _host_of_rule, passed=lambda key, namespace: ()
 )
 
 

@@ -209,7 +209,7 @@ def virtual_service_keys(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
 
 
 _bindings: Gather[ObjectKey, [str], Binding] = Gather(
-    "bindings", virtual_service_keys, binding, passed=lambda namespace: ()
+    "bindings", virtual_service_keys, binding, passed=lambda key, namespace: ()
 )
 
 

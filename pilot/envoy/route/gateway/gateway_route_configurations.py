@@ -172,7 +172,7 @@ def _block_keys(db: Mesh, number: int, key: GatewayRouteKey, routing: GatewayRou
 
 
 _virtual_hosts: Gather[GatewayHostKey, [int, GatewayRouteKey, GatewayRoutesFacet], bytes] = Gather(
-    "gateway_virtual_hosts", _block_keys, _virtual_host, passed=lambda number, *args: args
+    "gateway_virtual_hosts", _block_keys, _virtual_host, passed=lambda key, number, *args: args
 )
 
 

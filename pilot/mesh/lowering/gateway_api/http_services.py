@@ -103,7 +103,7 @@ def _hosts(db: Mesh, attachment: ListenerAttachment, hostnames: tuple[str, ...])
 
 
 _parts: Gather[RouteKey, [int], tuple[RoutePart, ...]] = Gather(
-    "parts_of_routes", http_routes_in, route_parts, passed=lambda bucket: ()
+    "parts_of_routes", http_routes_in, route_parts, passed=lambda key, bucket: ()
 )
 
 # -- limits ------------------------------------------------------------------------------------------------------------

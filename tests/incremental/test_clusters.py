@@ -5,10 +5,17 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import msgspec
 import pytest
 
 from pilot.derive import Gather, Node
-from pilot.envoy.cluster.outbound_clusters import location_independent_cluster, outbound_clusters
+from pilot.envoy.cluster.cluster_keys import find_destination
+from pilot.envoy.cluster.cluster_traits import outbound_traits
+from pilot.envoy.cluster.outbound_clusters import (
+    location_independent_cluster,
+    outbound_clusters,
+    resolve_cluster,
+)
 from pilot.envoy.endpoint.inline_clusters import inline_clusters, sni_routed_clusters
 from pilot.envoy.endpoint.load_assignments import outbound_load_assignments, sni_load_assignments
 from pilot.envoy.resource import Resource
@@ -30,6 +37,7 @@ POLICIES = (
     "{loadBalancer: {simple: RANDOM}}",
     "{loadBalancer: {simple: PASSTHROUGH}}",
     "{tls: {mode: SIMPLE}}",
+    "{portLevelSettings: [{port: {number: 80}, tls: {mode: SIMPLE, credentialName: ca}}]}",
     "{portLevelSettings: [{port: {number: 80}, tls: {mode: DISABLE}}]}",
     "{connectionPool: {http: {h2UpgradePolicy: UPGRADE}}, outlierDetection: {minHealthPercent: 10}}",
 )
@@ -67,7 +75,12 @@ spec: {{{", ".join(parts)}}}
 def service(rng: random.Random, namespace: str, name: str, ip: str) -> Rows:
     cluster_ip = rng.choice([ip, ip, "None"])
     ports = rng.choice(
-        ["[{name: http, port: 80}]", "[{name: http, port: 80}, {name: tcp, port: 90}]", "[{name: grpc, port: 80}]"]
+        [
+            "[{name: http, port: 80}]",
+            "[{name: http, port: 80}, {name: tcp, port: 90}]",
+            "[{name: grpc, port: 80}]",
+            "[{name: unknown, port: 80}]",
+        ]
     )
     hidden = rng.choice(["{}", "{}", "{networking.istio.io/exportTo: '.'}"])
     return rows_of(
@@ -158,6 +171,28 @@ def test_every_eds_cluster_has_a_load_assignment(seed: int, part: int) -> None:
                 assigned = {r.name for r in world.mesh.watch(assignments, facet).value.values()}
                 assert expected == (set() if clusters is inline_clusters else assigned)
         assert not world.failures
+
+
+def test_routers_share_only_clusters_that_are_the_same_for_sidecars(seed: int) -> None:
+    rng = random.Random(f"routers {seed}")
+    shared = own = 0
+    for _ in range(40):
+        world = World()
+        for slot in SLOTS:
+            world.set(slot(rng) if rng.random() < 0.8 else {})
+        for router in FACETS:
+            if router.type is not NodeType.ROUTER:
+                continue
+            sidecar = msgspec.structs.replace(router, type=NodeType.SIDECAR)
+            clusters, of_sidecar = (world.mesh.watch(outbound_clusters, f).value for f in (router, sidecar))
+            for key, resource in clusters.items():
+                destination = find_destination(world.mesh, key)
+                assert destination is not None
+                assert resource == resolve_cluster(world.mesh, destination, outbound_traits(router))
+                shared, own = shared + (resource is of_sidecar[key]), own + (resource != of_sidecar[key])
+        assert not world.failures
+    assert shared
+    assert own
 
 
 SHOP = "".join(

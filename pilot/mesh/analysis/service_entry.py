@@ -69,8 +69,9 @@ def _check(db: Mesh, o: Object[ServiceEntry]) -> Problems:
                 f"hosts[{index}]",
                 f"an older ServiceEntry in the namespace declares {host} with different settings and takes precedence",
             )
-    yield from _check_protocols(db, o)
-    yield from _check_endpoints(db, o)
+    if not is_ignored(db, o.key):
+        yield from _check_protocols(db, o)
+        yield from _check_endpoints(db, o)
 
 
 def _check_endpoints(db: Mesh, o: Object[ServiceEntry]) -> Problems:
@@ -108,19 +109,19 @@ def _check_protocols(db: Mesh, o: Object[ServiceEntry]) -> Problems:
     Clients of several namespaces may see both, and take the protocol of one of them.
     """
     others = {key for host in o.spec.hosts for key in SERVICE_ENTRY.keys(db, "host", host.lower()) if key != o.key}
-    declared: dict[tuple[str, int], dict[str, ObjectKey]] = {}
+    own = {port.number: port.protocol.upper() for port in o.spec.ports}
+    conflicts: dict[int, str] = {}
     for row in filter(None, (SERVICE_ENTRY.get(db, key) for key in sorted(others)[:_MAX_OTHERS])):
-        if age(row) > age(o):
+        if age(row) > age(o) or is_ignored(db, row.key):
             continue
-        for host in row.spec.hosts:
-            for port in row.spec.ports:
-                declared.setdefault((host.lower(), port.number), {}).setdefault(port.protocol.upper(), row.key)
+        declared = {port.number: port.protocol.upper() for port in row.spec.ports}
+        differing = [number for number, protocol in declared.items() if own.get(number, protocol) != protocol]
+        if differing:
+            hosts = {host.lower() for host in row.spec.hosts}
+            host = next(host for host in o.spec.hosts if host.lower() in hosts)
+            for number in differing:
+                text = f"declares port {number} of {host} as {declared[number]}"
+                conflicts.setdefault(number, f"the older ServiceEntry {row.namespace}/{row.name} {text}")
     for index, port in enumerate(o.spec.ports):
-        for host in o.spec.hosts:
-            protocols = declared.get((host.lower(), port.number), {})
-            if conflict := next((name for name in sorted(protocols) if name != port.protocol.upper()), None):
-                key = protocols[conflict]
-                older = f"the older ServiceEntry {key.namespace}/{key.name}"
-                text = f"{older} declares port {port.number} of {host} as {conflict}"
-                yield warning("protocol-conflict", f"ports[{index}].protocol", text)
-                break
+        if port.number in conflicts:
+            yield warning("protocol-conflict", f"ports[{index}].protocol", conflicts[port.number])

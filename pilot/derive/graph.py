@@ -31,7 +31,7 @@ T = TypeVar("T")
 Change = tuple[Any, Hashable, Any]
 """A table, a key, and the new row, which is None if the row is deleted."""
 UNSET: Any = object()
-FEW = 4
+FEW = 32
 """Maximum number of readers of a node that are stored in a tuple. A tuple uses a quarter of the memory of a set, and
 most nodes have one or two readers."""
 PARKED_BY_COMMIT = 4_000

@@ -41,6 +41,9 @@ SERVICE_ENTRIES = Check("ServiceEntry", _keys, service_entry_problems)
 
 
 def _check(db: Mesh, o: Object[ServiceEntry]) -> Problems:
+    if o.spec.workload_selector is not None:
+        yield from below("workloadSelector", check_selector(db, o.namespace, o.spec.workload_selector.labels))
+    yield from below("exportTo", check_export_to(db, o.spec.export_to))
     if is_ignored(db, o.key):
         yield warning(
             "too-large",
@@ -51,9 +54,7 @@ def _check(db: Mesh, o: Object[ServiceEntry]) -> Problems:
             f"{expanded_endpoints(db, o)}, is ignored because older ones take precedence; "
             "list fewer hosts, ports, addresses or endpoints, or select fewer workloads",
         )
-    if o.spec.workload_selector is not None:
-        yield from below("workloadSelector", check_selector(db, o.namespace, o.spec.workload_selector.labels))
-    yield from below("exportTo", check_export_to(db, o.spec.export_to))
+        return
     for index, host in enumerate(o.spec.hosts):
         ref = ServiceRef(host, o.namespace)
         served = service(db, ref)
@@ -69,9 +70,8 @@ def _check(db: Mesh, o: Object[ServiceEntry]) -> Problems:
                 f"hosts[{index}]",
                 f"an older ServiceEntry in the namespace declares {host} with different settings and takes precedence",
             )
-    if not is_ignored(db, o.key):
-        yield from _check_protocols(db, o)
-        yield from _check_endpoints(db, o)
+    yield from _check_protocols(db, o)
+    yield from _check_endpoints(db, o)
 
 
 def _check_endpoints(db: Mesh, o: Object[ServiceEntry]) -> Problems:

@@ -18,6 +18,7 @@ from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.networking.service_entry import ServiceEntry
 from pilot.config.object import Object, ObjectKey, age
 from pilot.derive import UNSET, Database, Derived, Gather, Node, derived
+from pilot.mesh.registry.excess_entries import is_ignored
 from pilot.mesh.tables.database import REMEMBERED, Mesh
 
 STEP = 100
@@ -41,7 +42,7 @@ def _entries(db: Mesh) -> tuple[ObjectKey, ...]:
 @derived
 def _request(db: Mesh, key: ObjectKey) -> AddressRequest | None:
     row: Object[ServiceEntry] | None = SERVICE_ENTRY.get(db, key)
-    if row is None:
+    if row is None or is_ignored(db, key):
         return None
     if not needs_addresses(row):
         return (age(row), (), (), row.spec.addresses) if row.spec.addresses else None

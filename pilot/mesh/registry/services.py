@@ -22,7 +22,7 @@ from pilot.mesh.model.service import Port, Service, ServiceRef
 from pilot.mesh.registry import clusterset
 from pilot.mesh.registry.auto_addresses import auto_addresses
 from pilot.mesh.registry.clusterset import has_hosts
-from pilot.mesh.registry.excess_entries import is_ignored
+from pilot.mesh.registry.excess_entries import excess_entries, is_ignored
 from pilot.mesh.registry.excess_ports import used_ports
 from pilot.mesh.registry.kubernetes_services import build_kubernetes_service, kubernetes_hostname, merge_clusters
 from pilot.mesh.registry.service_entries import build_entry_service
@@ -193,8 +193,16 @@ def _merge_identity(s: Service) -> tuple[object, ...]:
 @hub
 def claimed_hosts(db: Mesh, namespace: str) -> frozenset[str]:
     """Return the hostnames that ServiceEntries in a namespace claim."""
-    rows = (SERVICE_ENTRY.get(db, key) for key in SERVICE_ENTRY.keys(db, "namespace", namespace))
-    return frozenset(host for row in rows if row is not None for host in row.spec.hosts)
+    return frozenset(host for row in _entries_in_namespace(db, namespace) for host in row.spec.hosts)
+
+
+def _entries_in_namespace(db: Mesh, namespace: str) -> Iterator[Object[ServiceEntry]]:
+    """Yield the ServiceEntries of a namespace, except those that exceed its limit. Not memoised."""
+    excess = excess_entries(db, namespace)
+    for key in SERVICE_ENTRY.keys(db, "namespace", namespace):
+        row = SERVICE_ENTRY.get(db, key)
+        if row is not None and key not in excess:
+            yield row
 
 
 @derived
@@ -205,7 +213,9 @@ def _entries(db: Mesh) -> tuple[ObjectKey, ...]:
 @derived
 def _entry_refs(db: Mesh, key: ObjectKey) -> tuple[ServiceRef, ...] | None:
     row = SERVICE_ENTRY.get(db, key)
-    return tuple(ServiceRef(host, key.namespace) for host in row.spec.hosts) if row is not None else None
+    if row is None or is_ignored(db, key):
+        return None
+    return tuple(ServiceRef(host, key.namespace) for host in row.spec.hosts)
 
 
 _refs_by_entry: Gather[ObjectKey, [], tuple[ServiceRef, ...]] = Gather("entry_refs", _entries, _entry_refs, hub=True)
@@ -302,9 +312,8 @@ def refs_in_namespace(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
     if has_hosts(db):
         imports = SERVICE_IMPORT.keys(db, "namespace", namespace)
         refs |= {ServiceRef(kubernetes_hostname(key.name, namespace, clusterset.DOMAIN), namespace) for key in imports}
-    for key in SERVICE_ENTRY.keys(db, "namespace", namespace):
-        row = SERVICE_ENTRY.get(db, key)
-        refs.update(ServiceRef(host, namespace) for host in (row.spec.hosts if row is not None else ()))
+    for row in _entries_in_namespace(db, namespace):
+        refs.update(ServiceRef(host, namespace) for host in row.spec.hosts)
     return _oldest_first(db, refs)
 
 

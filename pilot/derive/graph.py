@@ -20,8 +20,10 @@ import inspect
 import itertools
 import math
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
+
+from pilot.derive.small_sets import FEW, SmallSet, with_item, without_item
 
 if TYPE_CHECKING:
     from pilot.derive.assembly import Assembly, Relisting
@@ -31,9 +33,6 @@ T = TypeVar("T")
 Change = tuple[Any, Hashable, Any]
 """A table, a key, and the new row, which is None if the row is deleted."""
 UNSET: Any = object()
-FEW = 32
-"""Maximum number of readers of a node that are stored in a tuple. A tuple uses a quarter of the memory of a set, and
-most nodes have one or two readers."""
 PARKED_BY_COMMIT = 4_000
 """Maximum number of steps in which a commit parks orphans, which takes a few milliseconds. Commits update the remaining
 orphans like other nodes, until they are collected."""
@@ -189,7 +188,7 @@ class Node:
         self.value: Any = UNSET
         self.error: Exception | None = None
         self.deps: tuple[Node, ...] = ()
-        self.readers: Collection[Node] = ()
+        self.readers: SmallSet[Node] = ()
         self.stale, self.running = True, False
         self.changed_at = self.verified_at = -1
         self.watchers = 0
@@ -202,21 +201,11 @@ class Node:
 
     def read_by(self, reader: Node) -> None:
         """Add a reader."""
-        readers = self.readers
-        if not readers:
-            self.readers = (reader,)
-        elif isinstance(readers, set):
-            readers.add(reader)
-        elif reader not in readers:
-            self.readers = {*readers, reader} if len(readers) >= FEW else (*readers, reader)
+        self.readers = with_item(self.readers, reader)
 
     def left_by(self, reader: Node) -> None:
         """Remove a reader if it is present."""
-        readers = self.readers
-        if isinstance(readers, set):
-            readers.discard(reader)
-        elif reader in readers:
-            self.readers = tuple(other for other in readers if other is not reader)
+        self.readers = without_item(self.readers, reader)
 
     def inputs(self) -> Iterable[Node]:
         """Return the nodes from which this node was computed, in the order in which they were first read."""
@@ -402,7 +391,7 @@ class Database:
             if not readers:
                 dep.readers = (node,)
             elif previous or len(readers) >= FEW:
-                dep.read_by(node)
+                dep.readers = with_item(readers, node)
             else:  # on its first run the node cannot be a reader yet
                 dep.readers = (*readers, node)
         for dep in itertools.filterfalse(reads.__contains__, previous):

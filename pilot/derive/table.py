@@ -8,6 +8,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from pilot.derive.derived import Derived
 from pilot.derive.graph import Database, Node
+from pilot.derive.small_sets import SmallSet, with_item, without_item
 
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
@@ -36,7 +37,7 @@ class Table(Generic[K, R]):
         self._rows: dict[K, R] = {}
         self._sorted: list[Any] = []  # the keys at the last read of all
         self._moved: set[K] = set()  # keys that were added or removed since, unless there are more than `_FEW`
-        self._buckets: dict[str, dict[Hashable, set[K]]] = {index: {} for index in indexes}
+        self._buckets: dict[str, dict[Hashable, SmallSet[K]]] = {index: {} for index in indexes}
         self._row: Derived[Any, R | None] = _Input(self._read_row, hub=False)
         self._bucket: Derived[Any, tuple[K, ...]] = _Input(self._read_bucket, hub=True)
         self._held: Derived[Any, tuple[Any, ...]] = _Input(self._read_buckets, hub=True)
@@ -123,17 +124,17 @@ class Table(Generic[K, R]):
                 continue
             buckets = self._buckets[name]
             for bucket in before - after if after else before:
-                buckets[bucket].discard(key)
-                if not buckets[bucket]:
+                if remaining := without_item(buckets[bucket], key):
+                    buckets[bucket] = remaining
+                else:
                     del buckets[bucket]
                     self._db.touch(self._held, (name,), todo)
                 for reader in readers:
                     self._db.touch(reader, (name, bucket), todo)
             for bucket in after - before if before else after:
                 if bucket not in buckets:
-                    buckets[bucket] = set()
                     self._db.touch(self._held, (name,), todo)
-                buckets[bucket].add(key)
+                buckets[bucket] = with_item(buckets.get(bucket, ()), key)
                 for reader in readers:
                     self._db.touch(reader, (name, bucket), todo)
 

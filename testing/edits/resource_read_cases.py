@@ -264,7 +264,7 @@ CASES = (
     ),
     *(
         ReadCase(
-            f"{VIEWS}/registry/services.py refs_in_namespace {read}",
+            f"{VIEWS}/registry/services.py {read}",
             mesh(
                 object_rows(
                     make(
@@ -279,9 +279,13 @@ CASES = (
             [edit],
         )
         for read, before, edit in (
-            ("Service.keys", {}, service("late", "a")),
-            ("ServiceEntry.keys", {}, entry("out.example.com")),
-            ("ServiceEntry.get", entry("out.example.net"), entry("out.example.net, out.example.com")),
+            ("refs_in_namespace Service.keys", {}, service("late", "a")),
+            ("_entries_in_namespace ServiceEntry.keys", {}, entry("out.example.com")),
+            (
+                "_entries_in_namespace ServiceEntry.get",
+                entry("out.example.net"),
+                entry("out.example.net, out.example.com"),
+            ),
         )
     ),
     ReadCase(

@@ -18,9 +18,11 @@ from pilot.config.networking.service_entry import (
 )
 from pilot.config.object import ObjectKey
 from pilot.mesh.model.service import ServiceRef
+from pilot.mesh.registry.auto_addresses import allocated_addresses
 from pilot.mesh.registry.endpoints import endpoints
 from testing.mesh.objects import make, world
 from testing.mesh.problems import problems_of
+from testing.mesh.world import proxy
 
 HOSTS, PORTS, ENDPOINTS = 10, 4, 20
 EXPANDED = (HOSTS - 1) * HOST_ENDPOINTS + HOSTS * PORTS * (ENDPOINTS + CLUSTER_ENDPOINTS)
@@ -65,6 +67,41 @@ def test_newest_entries_of_a_namespace_are_ignored_beyond_the_limit() -> None:
     mesh.set({("networking.istio.io/ServiceEntry", ObjectKey("tenant", "first")): None})
     assert served() == ["second", "third", "fourth", "honest", "small"]
     assert ignored() == []
+
+
+def test_ignored_entry_causes_no_work_for_its_hosts() -> None:
+    mesh = world(entry("honest", 9, "other"), PILOT_MAX_SERVICE_ENTRY_ENDPOINTS=str(LIMIT))
+    node_id = mesh.connect(proxy("sidecar", "web", "tenant", "10.0.0.1"))
+    mesh.resources(node_id)
+    problems_of(mesh)
+    runs: list[Any] = []
+    mesh.mesh.on_run = runs.append
+    spec = {
+        "hosts": [f"h{n}.example.com" for n in range(1000)],
+        "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}],
+        "resolution": "STATIC",
+    }
+    mesh.apply_objects(make("ServiceEntry", "large", json.dumps(spec), "tenant"))
+    mesh.resources(node_id)
+    assert [p.code for p in problems_of(mesh)] == ["too-large"]
+    assert len(runs) < 200
+    assert not allocated_addresses(mesh.mesh).keys() & {ObjectKey("tenant", "large")}
+
+
+def test_ignored_entry_does_not_conflict_with_the_protocols_of_another() -> None:
+    large = {
+        "hosts": ["shared.example.com", *(f"h{n}.example.com" for n in range(1000))],
+        "ports": [{"number": 80, "name": "tls", "protocol": "TLS"}],
+        "resolution": "DNS",
+    }
+    small = {**large, "hosts": ["shared.example.com"], "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}]}
+    objects = (
+        make("ServiceEntry", "large", json.dumps(large), day=1),
+        make("ServiceEntry", "small", json.dumps(small), "other", day=2),
+    )
+    assert [p.code for p in problems_of(world(*objects))] == ["protocol-conflict"]
+    limited = world(*objects, PILOT_MAX_SERVICE_ENTRY_ENDPOINTS=str(LIMIT))
+    assert [p.code for p in problems_of(limited)] == ["too-large"]
 
 
 @pytest.mark.parametrize(

@@ -35,3 +35,13 @@ def test_newest_virtual_services_have_only_hosts_of_services_beyond_the_limit() 
     assert any(host.name == "api.a.svc.cluster.local:80" for host in routes.virtual_hosts)
     problems = [(p.object.name, p.path) for p in problems_of(mesh) if p.code == "too-many"]
     assert problems == [("new", "spec.hosts")]
+
+
+def test_hosts_of_excess_virtual_services_are_not_checked_one_by_one() -> None:
+    mesh = world(virtual_service("old", 1, MAX_HOSTS), virtual_service("new", 2, 1000))
+    problems_of(mesh)
+    runs: list[Any] = []
+    mesh.mesh.on_run = runs.append
+    mesh.apply_objects(virtual_service("newer", 3, 1000))
+    assert {p.object.name for p in problems_of(mesh) if p.code == "too-many"} == {"new", "newer"}
+    assert len(runs) < 200

@@ -37,7 +37,7 @@ from pilot.xds.authn.identity import Caller
 from testing.hostile.callers import Certificates, Requests, Streams
 from testing.hostile.search import Cost
 from testing.kube.webhooks import config_texts, review
-from testing.mesh.problems import problems_of
+from testing.mesh.problems import check_objects
 from testing.mesh.world import World, proxy
 from testing.security.tokens import write_keys
 from webhook.gateway.render import GatewayToRender
@@ -124,7 +124,8 @@ class Objects:
         self._meter.start()
         self.world.set(rows)
         self._read_all()
-        problems_of(self.world)
+        for _ in check_objects(self.world):
+            self._meter()
         self.world.set(dict.fromkeys(rows))
         self._read_all()
         self.world.sweep()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
+
 from pilot.config.problem import Problem
 from pilot.envoy.plans.gateway_problems import ROUTERS
 from pilot.envoy.plans.policy_problems import POLICIES_OF_PROXIES
@@ -11,10 +14,12 @@ from testing.mesh.world import World
 
 def problems_of(world: World) -> tuple[Problem, ...]:
     """Return all problems, including those of connected routers."""
+    return tuple(chain.from_iterable(check_objects(world)))
+
+
+def check_objects(world: World) -> Iterator[tuple[Problem, ...]]:
+    """Yield the problems of one object after the other. Each is checked in a step of its own."""
     db = world.mesh
-    return tuple(
-        problem
-        for check in (*CHECKS, ROUTERS, POLICIES_OF_PROXIES)
-        for key in check.keys(db)
-        for problem in check.problems(db, key)
-    )
+    for check in (*CHECKS, ROUTERS, POLICIES_OF_PROXIES):
+        for key in check.keys(db):
+            yield check.problems(db, key)

@@ -25,7 +25,7 @@ from pilot.agent.envoy.proxy_bootstrap import build_proxy_bootstrap
 from pilot.agent.grpc_bootstrap import build_grpc_bootstrap, grpc_bootstrap_path, write_grpc_bootstrap
 from pilot.agent.proxy.proxy_context import ProxyContext, read_proxy_context
 from pilot.agent.proxy.server_address import parse_address
-from pilot.agent.resident_memory import configure_malloc, release_memory
+from pilot.agent.resident_memory import release_memory
 from pilot.agent.status_port.app_probes import Prober, parse_probes
 from pilot.agent.status_port.merged_metrics import MetricsTarget, parse_targets
 from pilot.agent.status_port.readiness import Readiness
@@ -37,6 +37,7 @@ from pilot.agent.wasm.module_cache import build_module_cache, purge_forever
 from pilot.agent.xds.agent_subscriptions import AgentSubscriptions
 from pilot.agent.xds.xds_proxy import XdsProxy
 from pilot.lib.logging.log import scope
+from pilot.lib.malloc import map_large_allocations, use_one_arena
 from pilot.lib.start_error import StartError
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -55,7 +56,8 @@ def run(proxy_type: str, settings: AgentSettings, environ: Mapping[str, str]) ->
         proxy = read_proxy_context(proxy_type, settings, environ)
     except ValueError as error:
         raise StartError(str(error)) from error
-    configure_malloc()
+    use_one_arena()
+    map_large_allocations()
     release_memory()
     return asyncio.run(_run(proxy, settings, environ))
 

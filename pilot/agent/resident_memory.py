@@ -11,30 +11,19 @@ import pathlib
 import re
 from collections.abc import Iterator
 
+from pilot.lib.malloc import find_trim
+
 SMAPS = pathlib.Path("/proc/self/smaps")
 MADV_DONTNEED = 4
-M_ARENA_MAX, M_MMAP_THRESHOLD = -8, -3
-MMAP_THRESHOLD = 128 * 1024
-"""Minimum size in bytes of an allocation that gets its own mapping. Freeing the allocation unmaps it."""
 MIN_RESIDENT_KB = 256
 """Minimum resident size in kB of a mapping to release."""
 _MAPPING = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) \S+ \S+ (\d+)", re.M)
 _LIBC = ctypes.CDLL(None)
 
 
-def configure_malloc() -> None:
-    """Configure glibc's malloc to use one arena and to map large allocations separately.
-
-    Do nothing with other C libraries.
-    """
-    if (mallopt := getattr(_LIBC, "mallopt", None)) is not None:
-        mallopt(M_ARENA_MAX, 1)
-        mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD)
-
-
 def release_memory() -> None:
     """Return free heap memory and clean library pages to the system, as far as the platform supports it."""
-    if (trim := getattr(_LIBC, "malloc_trim", None)) is not None:
+    if (trim := find_trim()) is not None:
         trim(0)
     try:
         smaps = SMAPS.read_text()

@@ -32,7 +32,7 @@ from pilot.bootstrap.first_load import FirstLoad, PausedClock, refuse_invalid_me
 from pilot.bootstrap.notices import ChangeReporter, report_failure
 from pilot.bootstrap.options import check_names, check_security, check_sources, parse_addresses, parse_aliases
 from pilot.bootstrap.part import Part, Parts
-from pilot.bootstrap.periodic_jobs import MallocTrimmer, MemoryRelease, PatchMetrics, PeriodicJobs, find_trim
+from pilot.bootstrap.periodic_jobs import MallocTrimmer, MemoryRelease, PatchMetrics, PeriodicJobs
 from pilot.bootstrap.ports import GrpcPort, GrpcServices, HttpPort
 from pilot.bootstrap.rollouts import Rollouts, count_delivery
 from pilot.bootstrap.security.port_auth import PortAuth
@@ -71,6 +71,7 @@ from pilot.kube.api_client import ApiClient
 from pilot.lib.build_info import build_info
 from pilot.lib.event_loop import EventLoop
 from pilot.lib.logging.log import scope, watch_drops
+from pilot.lib.malloc import find_trim, map_large_allocations
 from pilot.lib.metrics.metrics import CHANGES, PUSHES, Metrics
 from pilot.lib.xds_types import SECRET
 from pilot.mesh.analysis.listed import CHECKS
@@ -118,6 +119,7 @@ _log = scope("default")
 def run(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT. Raise StartError or FlagError if startup fails."""
     sys.setswitchinterval(SWITCH_SECONDS)
+    map_large_allocations()
     uvloop.run(_run_until_signal(settings), loop_factory=EventLoop)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -68,14 +67,6 @@ class PeriodicJobs:
                     yield from result
             except Exception:
                 _log.exception("a periodic job failed")
-
-
-def find_trim() -> Callable[[int], object] | None:
-    """Return the C library's malloc_trim, or None if it has none. For example, musl has none."""
-    try:
-        return ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError):
-        return None
 
 
 class MallocTrimmer:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import platform
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from pilot.bootstrap.periodic_jobs import MallocTrimmer, MemoryRelease, PeriodicJobs, find_trim
+from pilot.bootstrap.periodic_jobs import MallocTrimmer, MemoryRelease, PeriodicJobs
 from testing.mesh.clock import VirtualClock
 
 
@@ -79,8 +78,3 @@ def test_memory_is_returned_after_several_steps(steps: int, trims: int) -> None:
         calls.clear()
         assert len(list(job())) == steps
         assert calls == ["trim"] * trims
-
-
-def test_c_library_provides_malloc_trim() -> None:
-    trim = find_trim()
-    assert trim is not None or "musl" in platform.libc_ver()[0]

@@ -47,8 +47,7 @@ class Resource:
     """A named message, serialized as a google.protobuf.Any. Resources are equal if their bytes are equal.
 
     `encoded` is the concatenation of `pieces`: the Any as field 2, which is its field number in a DiscoveryResponse and
-    in a (delta) Resource. In a DeltaDiscoveryResponse, `head` precedes `encoded`.
-    https://protobuf.dev/programming-guides/encoding/
+    in a (delta) Resource. https://protobuf.dev/programming-guides/encoding/
 
     `size` is the length of `encoded`. Large resources share pieces, which are only copied when a response is built.
     `warms` is the name of the ClusterLoadAssignment for which Envoy waits after it receives this resource, or "" if
@@ -56,7 +55,7 @@ class Resource:
     names under which the resource can be requested.
     """
 
-    __slots__ = ("aliases", "head", "name", "pieces", "size", "version", "warms")
+    __slots__ = ("aliases", "name", "pieces", "size", "version", "warms")
 
     def __init__(
         self,
@@ -81,9 +80,15 @@ class Resource:
         self.name, self.warms, self.version, self.aliases = name, warms, version, aliases
         self.pieces = (b"".join((b"\x12", varint(length), head, b"\x12", size, value)), *extra_pieces)
         self.size = len(self.pieces[0]) + total - len(value)
-        fields = length_delimited(3, name.encode()) + (length_delimited(1, version.encode()) if version else b"")
-        fields += b"".join(length_delimited(4, alias.encode()) for alias in aliases)
-        self.head = b"".join((b"\x12", varint(len(fields) + self.size), fields))
+
+    @property
+    def head(self) -> bytes:
+        """The bytes that precede `encoded` in a DeltaDiscoveryResponse."""
+        fields = length_delimited(3, self.name.encode())
+        if self.version:
+            fields += length_delimited(1, self.version.encode())
+        fields += b"".join(length_delimited(4, alias.encode()) for alias in self.aliases)
+        return b"".join((b"\x12", varint(len(fields) + self.size), fields))
 
     @property
     def encoded(self) -> bytes:

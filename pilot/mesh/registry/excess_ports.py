@@ -22,12 +22,8 @@ STEP = 200
 def used_ports(db: Mesh, key: RegistryKey, row: Object[Service]) -> tuple[ServicePort, ...]:
     """Return the ports of a Service that are used. Not memoised."""
     ports = row.spec.first_ports
-    return ports[:FREE_PORTS] if len(ports) > FREE_PORTS and _is_excess(db, key) else ports
-
-
-@derived
-def _is_excess(db: Mesh, key: RegistryKey) -> bool:
-    return key in excess_services(db, key.namespace)
+    is_limited = len(ports) > FREE_PORTS and key in excess_services(db, key.namespace)
+    return ports[:FREE_PORTS] if is_limited else ports
 
 
 @derived

@@ -68,7 +68,7 @@ class MergedRule(msgspec.Struct, frozen=True, dict=True):
 
     @functools.cached_property
     def has_credentials(self) -> bool:
-        """Whether a traffic policy refers to a TLS credential by name."""
+        """Return whether a traffic policy refers to a TLS credential by name."""
         return any(policy.tls is not None and policy.tls.credential_name for policy in self.spec.policies)
 
     def subset_names(self, ports: int) -> tuple[str, ...]:

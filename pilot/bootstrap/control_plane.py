@@ -71,7 +71,7 @@ from pilot.kube.api_client import ApiClient
 from pilot.lib.build_info import build_info
 from pilot.lib.event_loop import EventLoop
 from pilot.lib.logging.log import scope, watch_drops
-from pilot.lib.malloc import find_trim, map_large_allocations
+from pilot.lib.malloc import find_trim
 from pilot.lib.metrics.metrics import CHANGES, PUSHES, Metrics
 from pilot.lib.xds_types import SECRET
 from pilot.mesh.analysis.listed import CHECKS
@@ -119,7 +119,6 @@ _log = scope("default")
 def run(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT. Raise StartError or FlagError if startup fails."""
     sys.setswitchinterval(SWITCH_SECONDS)
-    map_large_allocations()
     uvloop.run(_run_until_signal(settings), loop_factory=EventLoop)
 
 

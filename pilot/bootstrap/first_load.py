@@ -17,6 +17,7 @@ from pilot.ingest.files.file_source import FileSource
 from pilot.ingest.files.mesh_files import UNREADABLE, MeshFiles
 from pilot.ingest.mesh_config import MESH, NETWORKS, WRONG_DOCUMENT
 from pilot.lib.logging.log import scope
+from pilot.lib.malloc import map_large_allocations
 from pilot.lib.similar_path import suggest_path
 from pilot.lib.start_error import StartError
 from pilot.mesh.tables.database import MESH_CONFIG
@@ -110,6 +111,7 @@ class FirstLoad:
         finally:
             gc.enable()
         gc.set_threshold(*GC_THRESHOLDS)
+        map_large_allocations()  # not before, because many large lists are read here, and mappings take more time
         _log.info("read %d files in %.1f s", count, time.monotonic() - started_at)
 
     def _open_sources(self) -> bool:

@@ -256,7 +256,7 @@ def _http_destinations(rule: HTTPRoute) -> Iterable[tuple[str, Destination | Non
 def _check_copies(db: Mesh, o: Object[VirtualService]) -> Problems:
     """Yield a problem if there are too many routes for the number of ports."""
     if o.key in excess_hosts(db, o.namespace):
-        return  # another problem
+        return  # `_check_hosts` reports it, and its hosts are not limited
     ports = max((len(numbers) for numbers in _ports(db, o)), default=1)
     if ports <= 1:
         return
@@ -302,7 +302,7 @@ def _check_hosts(db: Mesh, o: Object[VirtualService]) -> Problems:
             f"the VirtualServices of namespace {o.namespace} for sidecars have more than {MAX_HOSTS} hosts together; "
             "hosts of this one that belong to no service are ignored, because older VirtualServices take precedence",
         )
-        return  # these hosts are not limited, so checking each of them would cost too much
+        return  # checking each of its hosts, which are not limited, would cost too much
     for index, host in enumerate(o.spec.hosts):
         older = _older_claim(db, own, host)
         if older is not None:

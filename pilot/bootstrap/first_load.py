@@ -111,7 +111,7 @@ class FirstLoad:
         finally:
             gc.enable()
         gc.set_threshold(*GC_THRESHOLDS)
-        map_large_allocations()  # not before, because many large lists are read here, and mappings take more time
+        map_large_allocations()  # not before, because the large lists of the first load would be mapped and unmapped
         _log.info("read %d files in %.1f s", count, time.monotonic() - started_at)
 
     def _open_sources(self) -> bool:

@@ -1,7 +1,8 @@
 """Sets that are tuples while they have few items.
 
-Most nodes have one reader, and most buckets of an index have one key. A tuple of one item takes a quarter of the memory
-of a set. More items are the keys of a dict, which takes about half the memory of a set and keeps their order.
+Most nodes have one reader, and most buckets of an index have one key. A tuple of one item takes about a quarter of the
+memory of a set. More items are the keys of a dict, which keeps their order and reserves less memory than a set when it
+grows.
 """
 
 from __future__ import annotations

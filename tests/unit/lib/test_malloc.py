@@ -30,7 +30,7 @@ def test_c_library_provides_malloc_trim() -> None:
     assert (find_trim() is not None) == GLIBC
 
 
-@pytest.mark.skipif(not GLIBC, reason="glibc's setting")
+@pytest.mark.skipif(not GLIBC, reason="only glibc has the setting")
 def test_large_allocations_are_not_part_of_the_heap() -> None:
     shown = subprocess.run([sys.executable, "-c", LARGE_BLOCKS], capture_output=True, text=True, check=True)
     assert shown.stdout.split() == ["False", "False"]

@@ -1,35 +1,87 @@
-"""Sets that are tuples while they have few items.
+"""Sets that take little memory: tuples while they have few items, and buckets of tuples afterwards.
 
 Most nodes have one reader, and most buckets of an index have one key. A tuple of one item takes about a quarter of the
-memory of a set. More items are the keys of a dict, which keeps their order and reserves less memory than a set when it
-grows.
+memory of a set. Settings and lists are read by a node of each cluster, and a dict or a set of so many readers takes
+three to five times the memory of their references.
 """
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
-SmallSet = tuple[T, ...] | dict[T, None]
 FEW = 32
 """Maximum number of items of a tuple."""
+_PER_BUCKET = 32
+"""Average number of items of a bucket at which a set gets more buckets."""
+
+
+class ManyItems(Generic[T]):
+    """A set of many items, which takes about 11 bytes for each. Its order is not defined."""
+
+    __slots__ = ("_buckets", "_count")
+
+    def __init__(self, items: Iterable[T]) -> None:
+        self._buckets: list[tuple[T, ...]] = [()] * 3
+        self._count = 0
+        for item in items:
+            self.add(item)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[T]:
+        for bucket in self._buckets:
+            yield from bucket
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._buckets[hash(item) % len(self._buckets)]
+
+    def add(self, item: T) -> None:
+        """Add an item, if it is not present."""
+        buckets = self._buckets
+        index = hash(item) % len(buckets)
+        if item in (bucket := buckets[index]):
+            return
+        buckets[index] = (*bucket, item)
+        self._count += 1
+        if self._count > _PER_BUCKET * len(buckets):
+            self._grow()
+
+    def discard(self, item: T) -> None:
+        """Remove an item, if it is present."""
+        buckets = self._buckets
+        index = hash(item) % len(buckets)
+        if item in (bucket := buckets[index]):
+            buckets[index] = tuple(other for other in bucket if other != item)
+            self._count -= 1
+
+    def _grow(self) -> None:
+        """Double the buckets. Their number stays odd, because hashes of objects are multiples of a power of two."""
+        number = 2 * len(self._buckets) + 1
+        buckets: list[list[T]] = [[] for _ in range(number)]
+        for item in self:
+            buckets[hash(item) % number].append(item)
+        self._buckets = [*map(tuple, buckets)]
+
+
+SmallSet = tuple[T, ...] | ManyItems[T]
 
 
 def with_item(items: SmallSet[T], item: T) -> SmallSet[T]:
-    """Return the set with an item. A dict is modified in place."""
-    if isinstance(items, dict):
-        items[item] = None
+    """Return the set with an item. A large set is modified in place."""
+    if isinstance(items, ManyItems):
+        items.add(item)
         return items
     if item in items:
         return items
-    if len(items) < FEW:
-        return (*items, item)
-    return dict.fromkeys((*items, item))
+    return (*items, item) if len(items) < FEW else ManyItems((*items, item))
 
 
 def without_item(items: SmallSet[T], item: T) -> SmallSet[T]:
-    """Return the set without an item. A dict is modified in place."""
-    if isinstance(items, dict):
-        items.pop(item, None)
-        return items
+    """Return the set without an item. A large set is modified in place."""
+    if isinstance(items, ManyItems):
+        items.discard(item)
+        return items if items else ()
     return tuple(other for other in items if other != item) if item in items else items

@@ -48,7 +48,7 @@ ANY = ChainMatch()
 def build_chain(
     match: ChainMatch | None,
     filters: Iterable[listener_components_pb2.Filter] = (),
-    manager: bytes = b"",
+    manager: tuple[bytes, ...] = (),
     *,
     name: str = "",
     socket: base_pb2.TransportSocket | None = None,
@@ -56,7 +56,7 @@ def build_chain(
     source: base_pb2.Metadata | None = None,
 ) -> ChainParts:
     """Return a filter chain that ends with an HTTP connection manager, or with the last of `filters` if `manager` is
-    empty.
+    empty. The manager is serialized and given in pieces.
 
     `match` is None for a chain without conditions. `socket` is the transport socket for the TLS that the chain
     terminates. `handshake_timeout` is in nanoseconds, and 0 disables it.

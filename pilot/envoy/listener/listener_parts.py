@@ -8,6 +8,9 @@ https://protobuf.dev/programming-guides/encoding/#last-one-wins
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable, Iterator
+
 import msgspec
 from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
@@ -26,16 +29,19 @@ _CONFIG = listener_components_pb2.Filter.TYPED_CONFIG_FIELD_NUMBER
 _FILTER_HEAD = listener_components_pb2.Filter(name=http_connection_manager.NAME).SerializeToString()
 _ANY_HEAD = length_delimited(1, (TYPE_PREFIX + hcm_pb2.HttpConnectionManager.DESCRIPTOR.full_name).encode())
 _ANY_VALUE = 2
+_SHARED_SIZE = 512
+"""Minimum size in bytes of a part that listeners share instead of copying it."""
 
 
 class ChainParts(msgspec.Struct, frozen=True):
     """A filter chain in two parts: everything except its HTTP connection manager, and the manager without tracing.
 
-    The manager is b"" if the chain has none.
+    The manager is given in pieces. The first one is a template that many chains share. There are none if the chain has
+    no manager.
     """
 
     head: bytes
-    manager: bytes = b""
+    manager: tuple[bytes, ...] = ()
 
 
 class ListenerParts(msgspec.Struct, frozen=True):
@@ -68,7 +74,8 @@ def assemble(parts: ListenerParts, tracing: bytes) -> Resource:
         body += _field(_CHAINS, _pieces(chain, tracing))
     if parts.default is not None:
         body += _field(_DEFAULT, _pieces(parts.default, tracing))
-    return Resource(parts.name, LISTENER, b"".join(body))
+    first, *more = _join_small(body)
+    return Resource(parts.name, LISTENER, first, extra_pieces=tuple(more))
 
 
 def traced(chain: ChainParts, tracing: bytes) -> ChainParts:
@@ -80,8 +87,17 @@ def _pieces(chain: ChainParts, tracing: bytes) -> list[bytes]:
     """Return the pieces of a serialized chain. The manager is large, and only copied when the pieces are joined."""
     if not chain.manager:
         return [chain.head]
-    config = [_ANY_HEAD, *_field(_ANY_VALUE, [chain.manager, tracing])]
+    config = [_ANY_HEAD, *_field(_ANY_VALUE, [*chain.manager, tracing])]
     return [chain.head, *_field(_FILTERS, [_FILTER_HEAD, *_field(_CONFIG, config)])]
+
+
+def _join_small(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the pieces. Small ones are joined with those that follow them, and large ones remain the same objects."""
+    for is_small, group in itertools.groupby(pieces, key=lambda piece: len(piece) < _SHARED_SIZE):
+        if is_small:
+            yield b"".join(group)
+        else:
+            yield from group
 
 
 def _field(number: int, pieces: list[bytes]) -> list[bytes]:

@@ -73,7 +73,7 @@ def _inspection(proxy_protocol: bool, tls: bool) -> tuple[listener_components_pb
 def build_gateway_chain(
     server_names: Iterable[str],
     filters: Iterable[listener_components_pb2.Filter] = (),
-    manager: bytes = b"",
+    manager: tuple[bytes, ...] = (),
     *,
     socket: base_pb2.TransportSocket | None = None,
     timeout: int = 0,

@@ -196,7 +196,7 @@ def _plain_chain(
     template = manager(db, facet, kind, extension_port(db, facet.listening, listener.number))
     routes = rds_fields(_stat_prefix(listener), route_name(chain.route))
     filters = build_first_filters(listener_options(db, facet.listening).network, listener.number)
-    return build_gateway_chain((), filters, template + routes, timeout=db.settings.gateways.handshake_timeout)
+    return build_gateway_chain((), filters, (template, routes), timeout=db.settings.gateways.handshake_timeout)
 
 
 def _https_chain(
@@ -212,7 +212,7 @@ def _https_chain(
         build_first_filters(listener_options(db, facet.listening).network, listener.number) if not listener.quic else []
     )
     return build_gateway_chain(
-        sni_hosts(row), filters, template + routes, socket=socket, timeout=db.settings.gateways.handshake_timeout
+        sni_hosts(row), filters, (template, routes), socket=socket, timeout=db.settings.gateways.handshake_timeout
     )
 
 

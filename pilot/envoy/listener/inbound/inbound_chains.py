@@ -156,11 +156,14 @@ def build_chains(
     """Return the chains of a port."""
     matches = key.matches(plaintext)
     stat_prefix = f"{key.cluster};" if key.passthrough else f"inbound_{key.name};"
-    manager = inputs.manager + inline_route_fields(stat_prefix, routes) if any(m.http for m in matches) else b""
+    speaks_http = any(m.http for m in matches)
+    manager = (inputs.manager, inline_route_fields(stat_prefix, routes)) if speaks_http else ()
     return tuple(_build_chain(key, m, inputs, manager) for m in matches)
 
 
-def _build_chain(key: InboundChainsKey, match: InboundMatch, inputs: ChainInputs, manager: bytes) -> InboundChain:
+def _build_chain(
+    key: InboundChainsKey, match: InboundMatch, inputs: ChainInputs, manager: tuple[bytes, ...]
+) -> InboundChain:
     socket = (inputs.http_tls if match.http else inputs.tcp_tls) if match.terminates_tls else None
     condition = ChainMatch(
         alpns=match.alpns,
@@ -176,7 +179,7 @@ def _build_chain(key: InboundChainsKey, match: InboundMatch, inputs: ChainInputs
         else _tcp_filters(key, inputs.options)
     )
     parts = build_chain(
-        condition, filters, manager if match.http else b"", name=_name(key, match.http), socket=socket, source=source
+        condition, filters, manager if match.http else (), name=_name(key, match.http), socket=socket, source=source
     )
     return InboundChain(
         parts,

@@ -79,9 +79,9 @@ def _build_chain(
 ) -> ChainParts:
     match = None if chain.matches_all else _match(chain)
     source = build_source("virtual-service", chain.source) if chain.source is not None else None
-    manager = b""
+    manager: tuple[bytes, ...] = ()
     if chain.http is not None:
-        manager = templates[chain.http.kind] + rds_fields(f"outbound_{name};", chain.http.routes)
+        manager = (templates[chain.http.kind], rds_fields(f"outbound_{name};", chain.http.routes))
         filters = build_first_filters(options.network, port)
     else:
         assert chain.tcp is not None

@@ -123,7 +123,7 @@ def _dynamic_dns_chain(db: Mesh, facet: OutboundListenersFacet) -> ChainParts:
     routes.validate_clusters.value = False
     routes.max_direct_response_body_size_bytes.value = DIRECT_RESPONSE_BYTES
     template = manager_template_at(db, ManagerKey(allow_any=True), facet.listening, 0)
-    manager = template + inline_route_fields("outbound_virtualOutbound_allow_any_dynamic_dns;", routes)
+    manager = (template, inline_route_fields("outbound_virtualOutbound_allow_any_dynamic_dns;", routes))
     return build_chain(
         ChainMatch(alpns=plaintext_alpns(db.settings.listeners.http10)), manager=manager, name=f"{CATCH_ALL_CHAIN}-http"
     )

@@ -127,12 +127,12 @@ def _chain(
 
 def _manager(
     db: Mesh, kind: ManagerKey, listening: ListeningFacet, port: int, routes: route_pb2.RouteConfiguration
-) -> bytes:
-    """Return a serialized HTTP connection manager without tracing.
+) -> tuple[bytes, ...]:
+    """Return the pieces of a serialized HTTP connection manager without tracing.
 
     Extensions that are limited to certain ports do not apply, because one waypoint handles all ports of a service.
     """
-    return manager_template(db, kind, listening, OTHER_PORTS) + inline_route_fields(f"inbound_0.0.0.0_{port};", routes)
+    return manager_template(db, kind, listening, OTHER_PORTS), inline_route_fields(f"inbound_0.0.0.0_{port};", routes)
 
 
 def _tcp_filters(db: Mesh, service: Service, port: Port, key: ServingKey, listening: ListeningFacet) -> _Filters:

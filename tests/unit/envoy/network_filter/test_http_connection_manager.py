@@ -209,7 +209,7 @@ def test_assembled_parts_equal_the_whole() -> None:
     chain = listener_components_pb2.FilterChain(name="c", filters=[listener_components_pb2.Filter(name="first")])
     head = listener_pb2.Listener(name="l")
     plain, with_manager = (
-        ChainParts(chain.SerializeToString(), manager) for manager in (b"", template.SerializeToString())
+        ChainParts(chain.SerializeToString(), manager) for manager in ((), (template.SerializeToString(),))
     )
     parts = ListenerParts("l", head.SerializeToString(), (with_manager,), plain)
     resource = assemble(parts, serialize_fields(spans))

@@ -71,6 +71,12 @@ class RegistrySettings:
         "two ports.",
         env="PILOT_MAX_SERVICE_PORTS",
     )
+    max_services: int = setting(
+        8000,
+        "Maximum number of Kubernetes Services of a namespace and of their ports, together: 4000 Services with one "
+        "port, or 2666 with two. Newer Services beyond the maximum are ignored.",
+        env="PILOT_MAX_SERVICES",
+    )
     draining_label: str = setting(
         "istio.io/draining", "Label of workloads that accept no new sessions.", env="PILOT_DRAINING_LABEL"
     )

@@ -264,7 +264,7 @@ CASES = (
     ),
     *(
         ReadCase(
-            f"{VIEWS}/registry/services.py {read}",
+            f"{VIEWS}/registry/{read}",
             mesh(
                 object_rows(
                     make(
@@ -279,10 +279,10 @@ CASES = (
             [edit],
         )
         for read, before, edit in (
-            ("refs_in_namespace Service.keys", {}, service("late", "a")),
-            ("_entries_in_namespace ServiceEntry.keys", {}, entry("out.example.com")),
+            ("excess_services.py used_keys_in Service.keys", {}, service("late", "a")),
+            ("services.py _entries_in_namespace ServiceEntry.keys", {}, entry("out.example.com")),
             (
-                "_entries_in_namespace ServiceEntry.get",
+                "services.py _entries_in_namespace ServiceEntry.get",
                 entry("out.example.net"),
                 entry("out.example.net, out.example.com"),
             ),

@@ -132,7 +132,7 @@ def many_objects(c: Choices) -> Plain:
     items = [_service(shape._replace(ports=1), 0)]
     most = MAX_PARTS // (shape.hosts * shape.ports) + 1
     share = c.pick("share", (1, 2, 10, 100))
-    for number in range(1, min(c.count("objects", 6000), most) + 1):
+    for number in range(1, min(c.count("objects", 10_000), most) + 1):
         plain = BUILDERS[kinds[0 if number % share else 1]](shape, number)
         plain["metadata"] = {
             **plain["metadata"],

@@ -272,13 +272,21 @@ def services(c: Choices) -> Plain:
 
 
 def several_services(c: Choices) -> Plain:
-    prefix = c.pick("protocol", ("http", "grpc", "tcp", "tls", "mysql", "x"))
-    ports = [{"name": f"{prefix}-{n}", "port": n + 1} for n in range(max(1, c.count("ports", 2000)))]
-    address = c.pick("address", ("10.{}.{}.1", "None", "fd00::{}:{}"))
+    prefix = c.pick("protocol", ("http", "grpc", "tcp", "tls", "mysql", "x", ""))
+    ports = [
+        {"name": f"{prefix}-{n}", "port": n + 1} if prefix else {"port": n + 1}
+        for n in range(max(1, c.count("ports", 2000)))
+    ]
+    address = c.pick("address", ("10.{}.{}.1", "None", "fd00::{}:{}", ""))
+    spec = {"ports": ports, **c.pick("selector", ({}, {"selector": {"app": "a"}}))}
+    is_dated = c.pick("created", (True, False))
     items = []
-    for n in range(max(1, min(c.count("services", 5000), MAX_HOSTS // len(ports)))):
-        plain = make_object("v1", "Service", {"clusterIP": address.format(n >> 8, n & 255), "ports": ports})
-        plain["metadata"]["name"] = f"worst-{n}"
+    for n in range(max(1, min(c.count("services", 10_000), MAX_HOSTS // len(ports)))):
+        plain = make_object("v1", "Service", {"clusterIP": address.format(n >> 8, n & 255), **spec}, f"s{n}")
+        if not address:
+            del plain["spec"]["clusterIP"]
+        if not is_dated:
+            del plain["metadata"]["creationTimestamp"]
         items.append(plain)
     return {"apiVersion": "v1", "kind": "List", "items": items}
 

@@ -25,6 +25,7 @@ from pilot.mesh.model.address import (
 )
 from pilot.mesh.model.service import Port, Resolution, Service, ServiceRef
 from pilot.mesh.model.visibility import NAMESPACE_NAME_LABEL, entry_visibility, selects
+from pilot.mesh.registry.excess_services import used_service
 from pilot.mesh.registry.networks import cluster_network
 from pilot.mesh.registry.service_settings import service_rules
 from pilot.mesh.registry.services import cluster_service, entry_services, kubernetes_key, refs_by_hostname
@@ -73,7 +74,7 @@ def _of_clusters(db: Mesh, ref: ServiceRef) -> Iterator[tuple[RegistryKey, Servi
 
 @derived
 def _of_cluster(db: Mesh, key: RegistryKey) -> ServiceAddress | None:
-    row = SERVICE.get(db, key)
+    row = used_service(db, key)
     declared = cluster_service(db, key) if row is not None else None
     if row is None or declared is None or declared.resolution is Resolution.ALIAS:
         return None

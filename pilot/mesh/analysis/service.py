@@ -1,10 +1,10 @@
 """Checks that the namespaces in the exportTo of Kubernetes Services and their named target ports exist, that no
-ExternalName is a circular alias, and that the Services of a namespace do not have too many ports."""
+ExternalName is a circular alias, and that a namespace does not have too many Services and ports."""
 
 from __future__ import annotations
 
 from pilot.config.kinds.kubernetes import SERVICE
-from pilot.config.kubernetes.service import EXPORT_TO, FREE_PORTS, Service, ServicePort
+from pilot.config.kubernetes.service import EXPORT_TO, FREE_PORTS, MAX_PORTS, Service, ServicePort
 from pilot.config.object import Object, RegistryKey
 from pilot.config.problem import Problem, Problems, below, warning
 from pilot.derive import derived
@@ -12,7 +12,7 @@ from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.export_to import check_export_to
 from pilot.mesh.registry.aliases import is_circular_alias
 from pilot.mesh.registry.container_ports import ports_of_selected
-from pilot.mesh.registry.excess_ports import excess_services, used_ports
+from pilot.mesh.registry.excess_services import excess_services, used_ports
 from pilot.mesh.registry.kubernetes_services import exported_names, kubernetes_hostname
 from pilot.mesh.registry.selected_workloads import excess_selectors
 from pilot.mesh.registry.workload_entries import entry_namespaces
@@ -26,7 +26,10 @@ _MAX_LISTED = 5
 @derived
 def _keys(db: Mesh) -> tuple[RegistryKey, ...]:
     checked = (key for index in _INDEXES for key in SERVICE.keys(db, index, True))
-    limited = [key for namespace in SERVICE.buckets(db, "many_ports") for key in excess_services(db, namespace)]
+    limited: list[RegistryKey] = []
+    for namespace in SERVICE.buckets(db, "namespace"):
+        limited += excess_services(db, namespace).ignored
+        limited += excess_services(db, namespace).shortened
     for namespace in entry_namespaces(db):
         if excess := excess_selectors(db, namespace):
             limited += [key for key in SERVICE.keys(db, "namespace", namespace) if key.object in excess]
@@ -46,12 +49,21 @@ SERVICES = Check("Service", _keys, service_problems)
 def _check(db: Mesh, key: RegistryKey, o: Object[Service]) -> Problems:
     for problem in check_export_to(db, exported_names(o)):
         yield from below(f"metadata.annotations[{EXPORT_TO}]", (problem,))
-    if len(ports := used_ports(db, key, o)) < len(o.spec.first_ports):
+    if key in excess_services(db, key.namespace).ignored:
+        limit, ports = db.settings.registry.max_services, min(len(o.spec.ports), MAX_PORTS)
+        yield warning(
+            "too-many",
+            "metadata.name",
+            f"namespace {o.namespace} has more than {limit} Services and ports of Services (PILOT_MAX_SERVICES); this "
+            f"Service, with {ports} port{'s' * (ports != 1)}, is ignored because older ones take precedence",
+        )
+        return
+    if len(used := used_ports(db, key, o)) < len(o.spec.first_ports):
         yield warning(
             "too-many",
             "spec.ports",
             f"the Services of namespace {o.namespace} have more than {db.settings.registry.max_service_ports} ports "
-            f"(PILOT_MAX_SERVICE_PORTS), not counting {FREE_PORTS} of each; only the first {len(ports)} of the "
+            f"(PILOT_MAX_SERVICE_PORTS), not counting {FREE_PORTS} of each; only the first {len(used)} of the "
             f"{len(o.spec.ports)} ports of this one are used, because older Services take precedence",
         )
     if o.key in excess_selectors(db, o.namespace):

@@ -20,7 +20,7 @@ from pilot.mesh.model.service import Port, Resolution, Service, ServiceRef
 from pilot.mesh.model.workload import Workload
 from pilot.mesh.registry.endpoint_slices import slice_endpoints
 from pilot.mesh.registry.endpoints import entry_endpoint, target_port
-from pilot.mesh.registry.excess_ports import used_ports
+from pilot.mesh.registry.excess_services import used_ports, used_service
 from pilot.mesh.registry.kubernetes_services import kubernetes_hostname
 from pilot.mesh.registry.pods import named_ports
 from pilot.mesh.registry.services import cluster_service, service
@@ -73,7 +73,7 @@ def _selecting_services(db: Mesh, cluster: str, namespace: str, labels: Mapping[
     keys = []
     for name, value in labels.items():
         for key in SERVICE.keys(db, "selected", (cluster, namespace, name, value)):
-            row = SERVICE.get(db, key)
+            row = used_service(db, key)
             if row is not None and row.spec.selector.items() <= labels.items():
                 keys.append(key)
     return keys
@@ -92,7 +92,7 @@ def selecting_targets(
 ) -> frozenset[tuple[int, int | str | None]]:
     """Return the ports of the Kubernetes Services that select workloads with the labels, each with its target port."""
     rows = (
-        (key, SERVICE.get(db, key))
+        (key, used_service(db, key))
         for cluster in service_clusters(db)
         for key in _selecting_services(db, cluster, namespace, dict(labels))
     )
@@ -118,7 +118,7 @@ def _targets(
     `find` returns the workload's port for a Service port, or None if there is none. A port without a result is omitted
     or, if `strict`, the result for the whole Service is None.
     """
-    row = SERVICE.get(db, key)
+    row = used_service(db, key)
     listed_service = cluster_service(db, key) if row is not None else None
     if row is None or listed_service is None:
         return []

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from pilot.config.kinds.istio import SERVICE_ENTRY
-from pilot.config.kinds.kubernetes import SERVICE, SERVICE_IMPORT
+from pilot.config.kinds.kubernetes import SERVICE_IMPORT
 from pilot.config.networking.service_entry import ServiceEntry
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.derive import Gather, Steps, derived, hub, hub_in_steps
@@ -23,7 +23,7 @@ from pilot.mesh.registry import clusterset
 from pilot.mesh.registry.auto_addresses import auto_addresses
 from pilot.mesh.registry.clusterset import has_hosts
 from pilot.mesh.registry.excess_entries import excess_entries, is_ignored
-from pilot.mesh.registry.excess_ports import used_ports
+from pilot.mesh.registry.excess_services import used_keys, used_keys_in, used_ports, used_service
 from pilot.mesh.registry.kubernetes_services import build_kubernetes_service, kubernetes_hostname, merge_clusters
 from pilot.mesh.registry.service_entries import build_entry_service
 from pilot.mesh.registry.service_settings import service_rules
@@ -79,7 +79,7 @@ def cluster_service(db: Mesh, key: RegistryKey) -> Service | None:
 
 
 def _kubernetes_service(db: Mesh, key: RegistryKey) -> Service | None:
-    row = SERVICE.get(db, key)
+    row = used_service(db, key)
     return (
         build_kubernetes_service(
             row,
@@ -225,7 +225,7 @@ _refs_by_entry: Gather[ObjectKey, [], tuple[ServiceRef, ...]] = Gather("entry_re
 def _kubernetes_refs(db: Mesh) -> tuple[ServiceRef, ...]:
     domain = db.settings.registry.domain
     refs = dict.fromkeys(
-        ServiceRef(kubernetes_hostname(key.name, key.namespace, domain), key.namespace) for key in SERVICE.all_keys(db)
+        ServiceRef(kubernetes_hostname(key.name, key.namespace, domain), key.namespace) for key in used_keys(db)
     )
     for key in SERVICE_IMPORT.all_keys(db) if has_hosts(db) else ():
         refs[ServiceRef(kubernetes_hostname(key.name, key.namespace, clusterset.DOMAIN), key.namespace)] = None
@@ -306,8 +306,7 @@ def refs_in_namespace(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
     """Return the services that are declared in a namespace, oldest first. Inputs from other namespaces are not read."""
     domain = db.settings.registry.domain
     refs = {
-        ServiceRef(kubernetes_hostname(key.name, namespace, domain), namespace)
-        for key in SERVICE.keys(db, "namespace", namespace)
+        ServiceRef(kubernetes_hostname(key.name, namespace, domain), namespace) for key in used_keys_in(db, namespace)
     }
     if has_hosts(db):
         imports = SERVICE_IMPORT.keys(db, "namespace", namespace)

@@ -182,6 +182,7 @@ ENVIRON = {
         - 1
     ),
     "PILOT_MAX_SERVICE_PORTS": "1",
+    "PILOT_MAX_SERVICES": "1",
 }
 
 

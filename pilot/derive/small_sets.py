@@ -54,7 +54,7 @@ class ManyItems(Generic[T]):
         buckets = self._buckets
         index = hash(item) % len(buckets)
         if item in (bucket := buckets[index]):
-            buckets[index] = tuple(other for other in bucket if other != item)
+            buckets[index] = _without(bucket, item)
             self._count -= 1
 
     def _grow(self) -> None:
@@ -84,4 +84,9 @@ def without_item(items: SmallSet[T], item: T) -> SmallSet[T]:
     if isinstance(items, ManyItems):
         items.discard(item)
         return items if items else ()
-    return tuple(other for other in items if other != item) if item in items else items
+    return _without(items, item) if item in items else items
+
+
+def _without(items: tuple[T, ...], item: T) -> tuple[T, ...]:
+    place = items.index(item)
+    return items[:place] + items[place + 1 :]

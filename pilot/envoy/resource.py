@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from typing import Any
 
 _ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
@@ -77,7 +78,7 @@ class Resource:
         total = len(value) + sum(map(len, extra_pieces))
         size = varint(total)
         length = len(head) + 1 + len(size) + total
-        self.name, self.warms, self.version, self.aliases = name, warms, version, aliases
+        self.name, self.warms, self.version, self.aliases = sys.intern(name), sys.intern(warms), version, aliases
         self.pieces = (b"".join((b"\x12", varint(length), head, b"\x12", size, value)), *extra_pieces)
         self.size = len(self.pieces[0]) + total - len(value)
 

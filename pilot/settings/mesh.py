@@ -72,9 +72,9 @@ class RegistrySettings:
         env="PILOT_MAX_SERVICE_PORTS",
     )
     max_services: int = setting(
-        8000,
-        "Maximum number of Kubernetes Services of a namespace and of their ports, together: 4000 Services with one "
-        "port, or 2666 with two. Newer Services beyond the maximum are ignored.",
+        7000,
+        "Maximum number of Kubernetes Services of a namespace and of their ports, together: 3500 Services with one "
+        "port, or 2333 with two. Newer Services beyond the maximum are ignored.",
         env="PILOT_MAX_SERVICES",
     )
     draining_label: str = setting(

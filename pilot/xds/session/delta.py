@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, find_type
+from pilot.xds.session.name_sets import read_names
 from pilot.xds.session.response_encoding import Parts, Payload
 from pilot.xds.session.session import Acknowledgement, Response, Session, missing_payloads, unchanged, warms_of
 from pilot.xds.session.snapshot import SnapshotChange, TypeState
@@ -36,7 +37,7 @@ class DeltaSession(Session):
         if acknowledged:
             subscription.last_error, subscription.nonce_acked, subscription.in_flight = "", nonce, False
         if self._update_names(
-            subscription, frozenset(request.resource_names_subscribe), frozenset(request.resource_names_unsubscribe)
+            subscription, read_names(request.resource_names_subscribe), read_names(request.resource_names_unsubscribe)
         ):
             self._warm(request.type_url)
         return Acknowledgement(acknowledged, stale=bool(nonce) and not acknowledged)
@@ -47,7 +48,7 @@ class DeltaSession(Session):
         The request subscribes to everything if it has the name `*`, or if it has no names and the type is not requested
         by name.
         """
-        retained, names = dict(request.initial_resource_versions), frozenset(request.resource_names_subscribe)
+        retained, names = dict(request.initial_resource_versions), read_names(request.resource_names_subscribe)
         xds_type, unsubscribed = find_type(request.type_url), frozenset(request.resource_names_unsubscribe)
         wildcard = (STAR in names and STAR not in unsubscribed) or (not names and not xds_type.is_named)
         requested = names if wildcard or not retained else names.union(retained)

@@ -1,10 +1,19 @@
-"""Interned sets of resource names. A set is stored once, regardless of the number of proxies that request it."""
+"""Interned sets of resource names. A set is stored once, regardless of the number of proxies that request it.
+
+The names are interned too, because the sets of different proxies have most names in common, and resources have them.
+"""
 
 from __future__ import annotations
 
 import functools
 import sys
 import weakref
+from collections.abc import Iterable
+
+
+def read_names(names: Iterable[str]) -> frozenset[str]:
+    """Return the names in a request as a set of interned strings."""
+    return frozenset(map(sys.intern, names))
 
 
 class Names:

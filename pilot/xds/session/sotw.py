@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, XdsType, find_type
+from pilot.xds.session.name_sets import read_names
 from pilot.xds.session.response_encoding import Parts, Payload
 from pilot.xds.session.session import Acknowledgement, Response, Session, warms_of
 from pilot.xds.session.snapshot import SnapshotChange, TypeState
@@ -26,7 +27,7 @@ class SotwSession(Session):
             self.subscriptions.pop(xds_type.url, None)
             return Acknowledgement()
         subscription = self.subscriptions.get(xds_type.url)
-        names = frozenset(request.resource_names)
+        names = read_names(request.resource_names)
         if subscription is None or not request.response_nonce:  # a new subscription; a nonce is from an earlier stream
             self._add(Subscription(xds_type, self._name_sets.of(names), wildcard=not xds_type.is_named))
             self._warm(xds_type.url)

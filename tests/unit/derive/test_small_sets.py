@@ -7,7 +7,7 @@ import pytest
 from pilot.derive.small_sets import SmallSet, with_item, without_item
 
 
-@pytest.mark.parametrize("count", (1, 32, 33, 5000))
+@pytest.mark.parametrize("count", [1, 32, 33, 5000])
 def test_items_are_added_and_removed_once(count: int) -> None:
     numbers: SmallSet[int] = ()
     for number in (*range(count), *range(count)):

@@ -47,6 +47,7 @@ OTHER = {
     "metadata_exchange_labels": ("app",),
     "remote_jwks": "true",
     "largest_key_sets": 1,
+    "max_services": 1,
 }
 STATUS_SETTINGS = {("ambient", "status")}  # changes only object status
 SETTINGS = [
@@ -182,7 +183,6 @@ ENVIRON = {
         - 1
     ),
     "PILOT_MAX_SERVICE_PORTS": "1",
-    "PILOT_MAX_SERVICES": "1",
 }
 
 

@@ -78,7 +78,8 @@ class Resource:
         total = len(value) + sum(map(len, extra_pieces))
         size = varint(total)
         length = len(head) + 1 + len(size) + total
-        self.name, self.warms, self.version, self.aliases = sys.intern(name), sys.intern(warms), version, aliases
+        self.name, self.warms = sys.intern(name), sys.intern(warms)  # subscriptions and other resources have the same
+        self.version, self.aliases = version, aliases
         self.pieces = (b"".join((b"\x12", varint(length), head, b"\x12", size, value)), *extra_pieces)
         self.size = len(self.pieces[0]) + total - len(value)
 

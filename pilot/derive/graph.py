@@ -23,7 +23,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
-from pilot.derive.small_sets import FEW, SmallSet, with_item, without_item
+from pilot.derive.small_sets import FEW, ManyItems, SmallSet, with_item, without_item
 
 if TYPE_CHECKING:
     from pilot.derive.assembly import Assembly, Relisting
@@ -201,7 +201,7 @@ class Node:
 
     def read_by(self, reader: Node) -> None:
         """Add a reader."""
-        self.readers = with_item(self.readers, reader)
+        self.readers = with_item(self.readers, reader, ManyItems)
 
     def left_by(self, reader: Node) -> None:
         """Remove a reader if it is present."""
@@ -391,7 +391,7 @@ class Database:
             if not readers:
                 dep.readers = (node,)
             elif previous or len(readers) >= FEW:
-                dep.readers = with_item(readers, node)
+                dep.readers = with_item(readers, node, ManyItems)
             else:  # on its first run the node cannot be a reader yet
                 dep.readers = (*readers, node)
         for dep in itertools.filterfalse(reads.__contains__, previous):

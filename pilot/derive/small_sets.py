@@ -1,24 +1,24 @@
-"""Sets that take little memory: tuples while they have few items, and buckets of tuples afterwards.
+"""Sets that take little memory: tuples while they have few items, and dicts or buckets of tuples afterwards.
 
 Most nodes have one reader, and most buckets of an index have one key. A tuple of one item takes about a quarter of the
-memory of a set. Settings and lists are read by a node of each cluster, and a dict or a set of so many readers takes
-three to five times the memory of their references.
+memory of a set. Settings and lists are read by a node of each cluster, and buckets of so many readers take half of the
+memory of a dict. The keys of an index are compared slowly, so that a dict of them is faster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 FEW = 32
 """Maximum number of items of a tuple."""
-_PER_BUCKET = 32
+_PER_BUCKET = 8
 """Average number of items of a bucket at which a set gets more buckets."""
 
 
 class ManyItems(Generic[T]):
-    """A set of many items, which takes about 11 bytes for each. Its order is not defined."""
+    """A set of many items, which takes about 20 bytes for each. Its order is not defined."""
 
     __slots__ = ("_buckets", "_count")
 
@@ -66,25 +66,33 @@ class ManyItems(Generic[T]):
         self._buckets = [*map(tuple, buckets)]
 
 
-SmallSet = tuple[T, ...] | ManyItems[T]
+SmallSet = tuple[T, ...] | dict[T, None] | ManyItems[T]
 
 
-def with_item(items: SmallSet[T], item: T) -> SmallSet[T]:
-    """Return the set with an item. A large set is modified in place."""
-    if isinstance(items, ManyItems):
+def with_item(
+    items: SmallSet[T], item: T, create: Callable[[Iterable[T]], dict[T, None] | ManyItems[T]] = dict.fromkeys
+) -> SmallSet[T]:
+    """Return the set with an item. A large set is modified in place, and `create` returns a new one."""
+    if isinstance(items, tuple):
+        if item in items:
+            return items
+        return (*items, item) if len(items) < FEW else create((*items, item))
+    if isinstance(items, dict):
+        items[item] = None
+    else:
         items.add(item)
-        return items
-    if item in items:
-        return items
-    return (*items, item) if len(items) < FEW else ManyItems((*items, item))
+    return items
 
 
 def without_item(items: SmallSet[T], item: T) -> SmallSet[T]:
     """Return the set without an item. A large set is modified in place."""
-    if isinstance(items, ManyItems):
+    if isinstance(items, tuple):
+        return _without(items, item) if item in items else items
+    if isinstance(items, dict):
+        items.pop(item, None)
+    else:
         items.discard(item)
-        return items if items else ()
-    return _without(items, item) if item in items else items
+    return items or ()
 
 
 def _without(items: tuple[T, ...], item: T) -> tuple[T, ...]:

@@ -77,7 +77,8 @@ async def test_large_objects_are_read_at_start_and_invalid_ones_rejected(
     resolution = f"resolution: STATIC, endpoints: [{endpoints}]"
     server.apply(entry("large").replace("resolution: NONE", resolution))
     lists = ", ".join(["[]"] * 30_000)
-    server.apply(entry("hostile").replace("ports", f"subjectAltNames: [{lists}], ports"))
+    hostile = entry("hostile").replace("namespace: shop", "namespace: other")
+    server.apply(hostile.replace("ports", f"subjectAltNames: [{lists}], ports"))
     server.apply(entry("small"))
     async with running(kubeconfig=str(write_kubeconfig(server, tmp_path / "config"))) as process:
         await until(lambda: process.plane.ready or process.task.done())

@@ -476,8 +476,9 @@ class ControlPlane:
             yield Part(f"the watch of {files.folder}", files.start, files.stop)
         yield Part("the watch of config sources", self._config_sources.watch)
         if self.api_servers is not None and self._controllers is not None:
-            yield Part("the watch of API servers", self.api_servers.read_waiting, self.api_servers.stop)
+            yield Part("the watch of API servers", stop=self.api_servers.stop)
             yield Part("the controllers", self._controllers.start, self._controllers.stop)
+            yield Part("the stored objects that wait", self.api_servers.read_waiting)
 
     def _build_periodic_jobs(self) -> Iterator[Part]:
         """Yield the parts that run jobs periodically."""

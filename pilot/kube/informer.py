@@ -24,6 +24,7 @@ from pilot.kube.list_watch import (
     INITIAL_EVENTS_END,
     NamespacedName,
     ObjectChange,
+    ObjectHead,
     WatchEvent,
     is_newer,
     read_event,
@@ -37,6 +38,7 @@ from pilot.lib.logging.log import scope
 _log = scope("kube")
 DELETED_CAPACITY = 1_000
 """Maximum number of deleted objects whose resource versions are remembered, so that late, older events can be ignored.
+While names are unread, there is no maximum, because the list of names may contain any of these objects.
 """
 RECOVERY_SECONDS = 1.0
 """Seconds within which all watches reconnect after the server has responded to one of them."""
@@ -54,7 +56,7 @@ Receive = Callable[[Sequence[ObjectChange]], Awaitable[None]]
 
 
 class Postponement(Protocol):
-    """Namespaces whose objects are not needed yet. Lists contain only the names of these objects."""
+    """Namespaces whose objects are not needed yet. Lists leave them out."""
 
     def namespaces(self) -> Collection[str]:
         """Return the namespaces."""
@@ -121,7 +123,8 @@ class Informer:
 
     `run` never returns. `synced` is set when the first complete list has been delivered. `versions` maps existing
     objects to their resource versions. `receiving` is true while changes are being delivered. `error` is the current
-    failure, or "" if there is none. `postponement` limits what lists contain.
+    failure, or "" if there is none. `postponement` limits what lists contain, and `unread` has the namespaces that the
+    last list left out, until `read_names` has read the names of their objects.
     """
 
     def __init__(
@@ -145,6 +148,7 @@ class Informer:
         self._attempts, self._has_expired = RetryDelays(options.backoff, rng), False
         self._is_unsure = False
         self.postponement: Postponement | None = None
+        self.unread: Collection[str] = ()
 
     async def run(self) -> None:
         """List and watch the collection until cancelled."""
@@ -240,19 +244,41 @@ class Informer:
         """Return whether further namespaces are postponed."""
         return self.postponement is not None and not postponed.issuperset(self.postponement.namespaces())
 
-    async def _read_names(self, namespace: str, listed: set[NamespacedName]) -> None:
-        """Postpone the new and changed objects of a namespace, and add the names of all its objects to `listed`."""
+    async def read_names(self) -> None:
+        """Postpone the new and changed objects of the namespaces in `unread`. Changes may arrive meanwhile.
+
+        Raise KubeError if the names cannot be read.
+        """
+        while self.unread:
+            unread, namespace = self.unread, min(self.unread)
+            collection = self.collection.in_namespace(namespace)._replace(metadata_only=True)
+            listed, revision = set[NamespacedName](), ""
+            async for page in read_names_pages(functools.partial(self._fetch_page, collection)):
+                if self.unread is not unread:  # another list has replaced the one that left them out
+                    break
+                self._postpone(page.items or (), listed)
+                revision = page.metadata.resource_version
+            else:
+                self.unread = {name for name in unread if name != namespace}
+                await self._remove_missing(
+                    name
+                    for name, version in self.versions.items()
+                    if name.namespace == namespace
+                    and name not in listed
+                    and not (version and is_newer(version, revision))
+                )
+
+    def _postpone(self, heads: Iterable[ObjectHead], listed: set[NamespacedName]) -> None:
+        """Postpone new and changed objects, and add the names of all objects to `listed`."""
         assert self.postponement is not None
-        collection = self.collection.in_namespace(namespace)._replace(metadata_only=True)
-        async for page in read_names_pages(functools.partial(self._fetch_page, collection)):
-            names = []
-            for metadata in (head.metadata for head in page.items or ()):
-                name = NamespacedName(metadata.namespace, metadata.name)
-                listed.add(name)
-                if self.versions.get(name) != metadata.resource_version:
-                    self.versions[name] = metadata.resource_version
-                    names.append(name)
-            self.postponement.postpone(names)
+        names = []
+        for metadata in (head.metadata for head in heads):
+            name = NamespacedName(metadata.namespace, metadata.name)
+            listed.add(name)
+            if self._is_change(name, metadata.resource_version):
+                self.versions[name] = metadata.resource_version
+                names.append(name)
+        self.postponement.postpone(names)
 
     async def read_namespace(self, namespace: str) -> AsyncIterator[list[ObjectChange]]:
         """Yield the objects of a namespace again, in pages, except those of which a change has not been delivered yet.
@@ -268,17 +294,21 @@ class Informer:
             "GET", collection.path, collection.query(**query), accept=collection.accept("List"), largest=largest
         )
 
-    async def _finish_list(self, listed: set[NamespacedName], postponed: Iterable[str], revision: str) -> None:
-        """Read the names in postponed namespaces, report objects that are missing from the list as deleted, and set the
+    async def _finish_list(self, listed: set[NamespacedName], postponed: Collection[str], revision: str) -> None:
+        """Report objects that are missing from the list as deleted, except those of postponed namespaces, and set the
         list's revision as the start of the next watch."""
-        for namespace in postponed:
-            await self._read_names(namespace, listed)
-        missing = [name for name in self.versions if name not in listed]
+        await self._remove_missing(
+            name for name in self.versions if name not in listed and name.namespace not in postponed
+        )
+        self._deleted.clear()
+        self._revision, self.unread = revision, postponed
+
+    async def _remove_missing(self, names: Iterable[NamespacedName]) -> None:
+        """Report objects as deleted."""
+        missing = list(names)
         for name in missing:
             del self.versions[name]
         await self._deliver([ObjectChange(name, None) for name in missing])
-        self._deleted.clear()
-        self._revision = revision
 
     def _changed(self, items: Iterable[msgspec.Raw], listed: set[NamespacedName]) -> list[ObjectChange]:
         """Return the items whose resource version has changed, and add the names of all items to `listed`."""
@@ -374,17 +404,21 @@ class Informer:
             self._revision = version
         if event.type == "BOOKMARK":
             return []
-        last_version = self.versions.get(name, self._deleted.get(name, ""))
-        if last_version and not is_newer(version, last_version):
+        if not self._is_change(name, version):
             return []
         if event.type == "DELETED":
             self._deleted[name] = version
-            if len(self._deleted) > DELETED_CAPACITY:
+            while len(self._deleted) > DELETED_CAPACITY and not self.unread:
                 del self._deleted[next(iter(self._deleted))]
             return [ObjectChange(name, None)] if self.versions.pop(name, None) is not None else []
         self._deleted.pop(name, None)
         self.versions[name] = version
         return [ObjectChange(name, bytes(event.object))]
+
+    def _is_change(self, name: NamespacedName, version: str) -> bool:
+        """Return whether a version of an object is newer than its last known version."""
+        last_version = self.versions.get(name, self._deleted.get(name, ""))
+        return not last_version or is_newer(version, last_version)
 
     async def _deliver(self, changes: Sequence[ObjectChange]) -> None:
         """Deliver changes. If this is interrupted, the next list or `clear` delivers these objects again."""

@@ -55,7 +55,7 @@ class Webhooks:
     def _matching_webhooks(self, plural: str, info: RequestInfo, plain: Plain) -> Iterator[Mapping[str, Any]]:
         if info.resource.group == ADMISSION:
             return
-        for _, stored in sorted(self._store.collection((ADMISSION, plural)).objects.items()):
+        for stored in self._store.collection((ADMISSION, plural)).in_order():
             for webhook in stored.plain.get("webhooks") or ():
                 if self._matches(webhook, info, plain):
                     yield webhook

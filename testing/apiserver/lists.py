@@ -50,9 +50,10 @@ class Lists:
 
     def _begin(self, info: RequestInfo) -> tuple[int, list[StoredObject]]:
         selects = _selector_of(info)
-        objects = sorted(self._store.collection(info.resource.id).objects.items())
-        items = [s for (ns, _), s in objects if info.namespace in ("", ns) and (selects is None or selects(s.plain))]
-        return self._store.revision, items
+        objects = self._store.collection(info.resource.id).in_order()
+        if info.namespace:
+            objects = [stored for stored in objects if stored.plain["metadata"].get("namespace") == info.namespace]
+        return self._store.revision, [stored for stored in objects if selects is None or selects(stored.plain)]
 
     def _continue(self, info: RequestInfo) -> tuple[int, list[StoredObject]]:
         try:

@@ -48,6 +48,19 @@ class Collection:
         self.events: list[Event] = []
         self.compacted = 0
         self.watchers: set[asyncio.Event] = set()
+        self._order: list[Name] | None = None
+
+    def in_order(self) -> list[StoredObject]:
+        """Return the objects, sorted by namespace and name."""
+        if self._order is None:
+            self._order = sorted(self.objects)
+        return [self.objects[name] for name in self._order]
+
+    def record(self, event: Event) -> None:
+        """Append an event."""
+        self.events.append(event)
+        if event.before is None or event.after is None:
+            self._order = None
 
 
 class Store:
@@ -108,7 +121,7 @@ class Store:
 
     def _record(self, resource: tuple[str, str], event: Event) -> None:
         collection = self._collections[resource]
-        collection.events.append(event)
+        collection.record(event)
         for callback in self.on_change:
             callback(resource, event)
         _wake(collection)

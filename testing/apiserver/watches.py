@@ -101,7 +101,7 @@ class _Stream:
         if self.is_initial:
             self.is_initial = False
             self.position = self._store.revision
-            for _, stored in sorted(self.collection.objects.items()):
+            for stored in self.collection.in_order():
                 if self._selects_object(stored):
                     yield self.representation.event("ADDED", stored)
             if self._info.flag("sendInitialEvents"):

@@ -26,7 +26,11 @@ RESTRICTING: frozenset[GroupKind] = frozenset(
 """Kinds whose objects may restrict access to workloads. They have budgets of their own."""
 ALLOWANCE, ALLOWANCE_PER_BYTE = 100e-6, 300e-9
 """CPU seconds for each valid object, and for each of its bytes, that are not charged. Ordinary objects take a third of
-both, and EnvoyFilters all of them."""
+both."""
+ENVOY_FILTER_FACTOR = 3
+"""The allowance of EnvoyFilters, as a multiple of that of other objects."""
+MOST_PROBLEMS = 10
+"""Number of problems beyond which a valid object has no allowance."""
 PER_PROBLEM = 30e-6
 """CPU seconds for storing and logging a problem of an object."""
 MAX_ALLOWANCE = 4.0
@@ -42,7 +46,8 @@ class _Limits:
         self._sum = 0.0
 
     def charge(self, namespace: str, seconds: float, allowance: float) -> None:
-        allowed = min(allowance, seconds, MAX_ALLOWANCE - self._allowed[namespace])
+        """Charge a namespace with CPU seconds, except for an allowance."""
+        allowed = min(allowance, MAX_ALLOWANCE - self._allowed[namespace])
         self._allowed[namespace] += allowed
         self._charged[namespace] += seconds - allowed
         self._sum += seconds - allowed
@@ -59,15 +64,15 @@ class _Limits:
 class StartBudget:
     """Decides whose objects wait until the control plane is ready, because they take too long to check.
 
-    A valid object is charged only the time beyond an allowance, and an invalid object all of it. Reports of problems
-    are charged too. Therefore, the objects of a namespace wait only if about a hundred of them are invalid or
-    extraordinarily expensive. Those of `trusted` namespaces never wait.
+    A valid object is charged only the time beyond an allowance. An invalid one, or one with many problems, is charged all
+    of it. Reports of problems are always charged. Therefore, the objects of a namespace wait only if about a hundred of
+    them are invalid or extraordinarily expensive. Those of `trusted` namespaces never wait.
     """
 
     def __init__(self) -> None:
         self.trusted = frozenset[str]()
         self._is_open = True
-        self._limits = {True: _Limits(0.15, 0.75), False: _Limits(0.02, 0.2)}
+        self._limits = {True: _Limits(0.05, 0.25), False: _Limits(0.02, 0.2)}
 
     def applies(self, kind: AnyKind, namespace: str) -> bool:
         """Return whether the objects of a kind in a namespace are limited now."""
@@ -77,8 +82,12 @@ class StartBudget:
         self, kind: AnyKind, namespace: str, seconds: float, size: int, is_valid: bool, problems: int = 0
     ) -> None:
         """Record the CPU seconds that decoding an object took, its size in bytes, and the number of its problems."""
-        allowance = ALLOWANCE + size * ALLOWANCE_PER_BYTE if is_valid else 0.0
-        self._limits[kind.id in RESTRICTING].charge(namespace, seconds + problems * PER_PROBLEM, allowance)
+        is_charged = not is_valid or problems > MOST_PROBLEMS
+        allowance = 0.0 if is_charged else ALLOWANCE + size * ALLOWANCE_PER_BYTE
+        if kind is ENVOY_FILTER:
+            allowance *= ENVOY_FILTER_FACTOR
+        limits = self._limits[kind.id in RESTRICTING]
+        limits.charge(namespace, seconds + problems * PER_PROBLEM, min(allowance, seconds))
 
     def is_exceeded(self, kind: AnyKind, namespace: str) -> bool:
         """Return whether the objects of a kind in a namespace have to wait."""

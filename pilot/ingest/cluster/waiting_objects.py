@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -52,26 +52,26 @@ class WaitingObjects:
 
     def report(self) -> None:
         """Report which namespaces have waiting objects, and deny what they may restrict."""
-        counts = Counter(name.namespace for watched in self._watched.values() for name in watched.objects.waiting)
-        closed = {name.namespace for watched in self._restricting() for name in watched.objects.waiting}
-        for namespace in self._reported - counts.keys():
+        waiting = _namespaces(self._watched.values())
+        closed = _namespaces(watched for kind, watched in self._watched.items() if kind in RESTRICTING)
+        for namespace in self._reported - waiting:
             self._ledger.remove(_document(namespace))
-        for namespace in counts.keys() - self._reported:
-            _log.warning("namespace %s: %d objects are checked later", namespace, counts[namespace])
-            self._ledger.fail(_document(namespace), _problem(namespace, counts[namespace], namespace in closed))
+        for namespace in waiting - self._reported:
+            self._ledger.fail(_document(namespace), _problem(namespace, namespace in closed))
         for namespace in self._denying - closed:
             self._batch.put(self._ledger.drop(_row(namespace)))
         for namespace in closed - self._denying:
             self._batch.put(self._ledger.put(_row(namespace), _deny_all(namespace)))
-        self._denying, self._reported = closed, set(counts)
-
-    def _restricting(self) -> Iterator[WatchedObjects]:
-        return (watched for kind, watched in self._watched.items() if kind in RESTRICTING)
+        self._denying, self._reported = closed, waiting
 
     async def run(self) -> None:
         """Read and decode waiting objects: first those that may restrict access, and small namespaces."""
-        while todo := sorted(self._todo(), key=lambda item: item[:3]):
-            for _, _, namespace, kind in todo:
+        while True:
+            await self._read_names()
+            self.report()
+            if not self._reported:
+                return
+            for _, _, namespace, kind in sorted(self._todo(), key=lambda item: item[:3]):
                 watched = self._watched.get(kind)
                 if watched is not None:
                     await self._read(watched, namespace)
@@ -83,12 +83,30 @@ class WaitingObjects:
             for namespace, count in Counter(name.namespace for name in watched.objects.waiting).items():
                 yield kind not in RESTRICTING, count, namespace, kind
 
+    async def _read_names(self) -> None:
+        for kind in sorted(self._watched, key=lambda kind: kind not in RESTRICTING):
+            watched = self._watched.get(kind)
+            if watched is not None:
+                try:
+                    await watched.informer.read_names()
+                except KubeError as error:
+                    _log.warning("cannot read the names of waiting objects: %s", error)
+
     async def _read(self, watched: WatchedObjects, namespace: str) -> None:
         try:
             async for changes in watched.informer.read_namespace(namespace):
                 await watched.objects.receive_waiting(changes)
         except KubeError as error:
             _log.warning("cannot read the waiting objects of namespace %s: %s", namespace, error)
+
+
+def _namespaces(watched: Iterable[WatchedObjects]) -> set[str]:
+    """Return the namespaces with objects that wait, or that the lists have left out."""
+    return {
+        namespace
+        for objects, informer in watched
+        for namespace in (*(name.namespace for name in objects.waiting), *informer.unread)
+    }
 
 
 def _document(namespace: str) -> str:
@@ -104,9 +122,7 @@ def _deny_all(namespace: str) -> Decoded:
     return Decoded((Entry(*_row(namespace), policy),))
 
 
-def _problem(namespace: str, count: int, is_closed: bool) -> Problem:
+def _problem(namespace: str, is_closed: bool) -> Problem:
     denied = "; its workloads deny all traffic until its policies are checked" if is_closed else ""
-    text = (
-        f"{count} objects of this namespace are checked later, because checking them delays the start too much{denied}"
-    )
+    text = f"objects of this namespace are checked later, because checking them delays the start too much{denied}"
     return msgspec.structs.replace(warning("checked-later", "", text), object=ObjectRef(_NAMESPACE, "", namespace))

@@ -50,7 +50,12 @@ DEFAULT_PARTS = [
     "the watch of FOLDER",
     "the watch of config sources",
 ]
-WITH_API = ["reviews of access to Secrets", "the watch of API servers", "the controllers"]
+WITH_API = [
+    "reviews of access to Secrets",
+    "the watch of API servers",
+    "the controllers",
+    "the stored objects that wait",
+]
 
 
 def make(folder: pathlib.Path, environ: dict[str, str] | None = None, **flags: str) -> ControlPlane:

@@ -320,7 +320,7 @@ async def _disturb(server: ApiServer, rng: random.Random) -> None:
 
 
 class Postponed:
-    """Postpones the objects of the namespace "z" once one of them has been received, and counts those that are not."""
+    """Postpones the objects of the namespace "z" once one of them has been received. `names` are the postponed ones."""
 
     def __init__(self, recorder: RecordingInformer) -> None:
         self._recorder, self.names = recorder, set[NamespacedName]()
@@ -332,9 +332,10 @@ class Postponed:
         self.names.update(names)
 
 
-async def test_objects_of_a_postponed_namespace_are_listed_by_name_only(server: ApiServer, streams: bool) -> None:
-    count = 4 * PAGE_SIZE
-    for number in range(count):
+@contextlib.asynccontextmanager
+async def postponing(server: ApiServer, streams: bool) -> AsyncIterator[tuple[RecordingInformer, Postponed]]:
+    """Yield a synchronized informer that has left out most objects of the namespace "z"."""
+    for number in range(4 * PAGE_SIZE):
         server.put(config_map(f"m{number}", namespace="z"))
     server.put(config_map("m", namespace="a"))
     recorder = RecordingInformer(server, streams)
@@ -342,18 +343,78 @@ async def test_objects_of_a_postponed_namespace_are_listed_by_name_only(server: 
     task = asyncio.create_task(recorder.informer.run())
     try:
         await recorder.informer.synced.wait()
+        assert set(recorder.informer.unread) == {"z"}
+        yield recorder, postponed
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+        await recorder.client.close()
+
+
+def left_out(recorder: RecordingInformer) -> str:
+    """Return the name of an object that the list has left out."""
+    return next(name for n in range(4 * PAGE_SIZE) if NamespacedName("z", name := f"m{n}") not in recorder.objects)
+
+
+async def test_lists_leave_out_a_postponed_namespace_whose_names_are_read_later(
+    server: ApiServer, streams: bool
+) -> None:
+    async with postponing(server, streams) as (recorder, postponed):
         delivered = set(recorder.objects)
         assert NamespacedName("a", "m") in delivered
-        assert len(delivered) + len(postponed.names) == count + 1
-        assert len(recorder.informer.versions) == count + 1
+        assert not postponed.names
+        await recorder.informer.read_names()
+        assert not recorder.informer.unread
+        assert len(delivered) + len(postponed.names) == 4 * PAGE_SIZE + 1
         assert len(postponed.names) >= 2 * PAGE_SIZE
         assert delivered.isdisjoint(postponed.names)
         waiting = min(postponed.names)
         server.put(config_map(waiting.name, 5, namespace="z"))
         await until(lambda: recorder.objects.get(waiting) == "5")
         read = [change.name async for page in recorder.informer.read_namespace("z") for change in page]
-        assert len(read) == count
-    finally:
-        task.cancel()
-        await asyncio.wait((task,))
-        await recorder.client.close()
+        assert len(read) == 4 * PAGE_SIZE
+
+
+async def test_changes_are_delivered_while_names_are_unread(server: ApiServer, streams: bool) -> None:
+    async with postponing(server, streams) as (recorder, postponed):
+        changed = NamespacedName("z", left_out(recorder))
+        server.put(config_map(changed.name, 7, namespace="z"))
+        server.put(config_map("new", 8, namespace="z"))
+        await until(lambda: recorder.objects.get(changed) == "7")
+        await until(lambda: recorder.objects.get(NamespacedName("z", "new")) == "8")
+        await recorder.informer.read_names()
+        assert postponed.names.isdisjoint(recorder.objects)
+
+
+async def test_changes_that_arrive_before_older_names_prevail(server: ApiServer, streams: bool) -> None:
+    async with postponing(server, streams) as (recorder, postponed):
+        created, call = NamespacedName("z", "new"), recorder.client.call
+
+        async def call_slowly(*args: Any, **options: Any) -> bytes:
+            response = await call(*args, **options)
+            for number in range(4 * PAGE_SIZE):
+                server.delete(config_map(f"m{number}", namespace="z"))
+            server.put(config_map(created.name, namespace="z"))
+            await until(lambda: created in recorder.objects)
+            return response
+
+        recorder.client.call = call_slowly  # type: ignore[method-assign]
+        await recorder.informer.read_names()
+        assert not postponed.names
+        assert recorder.is_current()
+
+
+async def test_deletion_of_a_known_object_in_a_postponed_namespace_is_reported_when_names_are_read(
+    server: ApiServer, streams: bool
+) -> None:
+    async with postponing(server, streams) as (recorder, _):
+        obsolete = next(name for name in recorder.objects if name.namespace == "z")
+        server.faults.refuse(503, times=1)
+        server.faults.end_watches("abort")
+        server.delete(config_map(obsolete.name, namespace="z"))
+        server.store.compact()
+        server.put(config_map("m", 1, namespace="a"))
+        await until(lambda: recorder.objects[NamespacedName("a", "m")] == "1")
+        assert obsolete in recorder.objects
+        await recorder.informer.read_names()
+        assert obsolete not in recorder.objects

@@ -119,7 +119,7 @@ async def test_settings_add_and_remove_parts(
             < part_names.index("the xDS port")
         )
     if added == WITH_API:
-        assert part_names[-2:] == WITH_API[1:]
+        assert part_names[-3:] == WITH_API[1:]
 
 
 async def test_every_folder_is_watched_and_the_first_wins(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import socket
 
@@ -26,6 +27,7 @@ def joined(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+@functools.lru_cache(1024)
 def find_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """Return the address in "host:port", or None if the host is not an address. An IPv4-mapped address becomes IPv4."""
     host = text.rpartition(":")[0].removeprefix("[").removesuffix("]").partition("%")[0]

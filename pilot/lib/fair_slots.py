@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator
 
 
 class NoSlot(Exception):
@@ -26,16 +24,12 @@ class FairSlots:
         self._waiting: OrderedDict[str, OrderedDict[asyncio.Future[None], None]] = OrderedDict()
         self._size = 0
 
-    @contextlib.asynccontextmanager
-    async def slot(self, key: str) -> AsyncIterator[None]:
-        """Return a context manager that waits for a slot and holds it. Raise NoSlot if the caller is rejected."""
-        await self._acquire(key)
-        try:
-            yield
-        finally:
-            self._release(key)
+    def slot(self, key: str) -> Slot:
+        """Return a context manager that waits for a slot and holds it. It raises NoSlot if the caller is rejected."""
+        return Slot(self, key)
 
-    async def _acquire(self, key: str) -> None:
+    async def acquire(self, key: str) -> None:
+        """Wait for a slot. Raise NoSlot if the caller is rejected."""
         if self._free and self._taken[key] < self._share:
             self._take(key)
             return
@@ -50,14 +44,14 @@ class FairSlots:
             if turn.cancelled():
                 self._leave(key, turn)
             elif turn.exception() is None:  # the slot was assigned just before the cancellation
-                self._release(key)
+                self.release(key)
             raise
 
     def _take(self, key: str) -> None:
         self._free -= 1
         self._taken[key] += 1
 
-    def _release(self, key: str) -> None:
+    def release(self, key: str) -> None:
         """Pass the slot of a key on to the first caller that waits under the next key with an unused share."""
         self._free += 1
         self._taken[key] -= 1
@@ -85,3 +79,18 @@ class FairSlots:
             self._size -= 1
             if not queue:
                 del self._waiting[key]
+
+
+class Slot:
+    """A slot of a key, as a context manager. A generator would take several times as long."""
+
+    __slots__ = ("_key", "_slots")
+
+    def __init__(self, slots: FairSlots, key: str) -> None:
+        self._slots, self._key = slots, key
+
+    async def __aenter__(self) -> None:
+        await self._slots.acquire(self._key)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._slots.release(self._key)

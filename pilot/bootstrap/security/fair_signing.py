@@ -31,12 +31,14 @@ class FairSigning:
         self._slots = FairSlots(slots, MOST_WAITING, share)
 
     async def sign(self, csr: bytes, identities: Sequence[str], seconds: int, signer: str) -> list[str]:
-        """Return the result of `sign`, between two pieces of other work. Raise CallerPostponed if too many requests of
-        the identity wait."""
+        """Return the result of `sign`. Raise CallerPostponed if too many requests of the identity wait."""
         try:
-            async with self._slots.slot(identities[0]):
-                await asyncio.sleep(0)
-                return await self._sign(csr, identities, seconds, signer)
+            await self._slots.acquire(identities[0])
         except NoSlot:
             self._on_rejected()
             raise CallerPostponed(f"more than {MOST_WAITING} requests wait for a signature") from None
+        try:
+            return await self._sign(csr, identities, seconds, signer)
+        finally:
+            # In the next iteration of the event loop, so that the slots limit the signatures in one iteration.
+            asyncio.get_running_loop().call_soon(self._slots.release, identities[0])

@@ -64,9 +64,9 @@ class _Limits:
 class StartBudget:
     """Decides whose objects wait until the control plane is ready, because they take too long to check.
 
-    A valid object is charged only the time beyond an allowance. An invalid one, or one with many problems, is charged all
-    of it. Reports of problems are always charged. Therefore, the objects of a namespace wait only if about a hundred of
-    them are invalid or extraordinarily expensive. Those of `trusted` namespaces never wait.
+    A valid object is charged only the time beyond an allowance, and one that is invalid or has many problems all of it.
+    Reports of problems are always charged. Therefore, the objects of a namespace wait only if about a hundred of them
+    are invalid or extraordinarily expensive. Those of `trusted` namespaces never wait.
     """
 
     def __init__(self) -> None:

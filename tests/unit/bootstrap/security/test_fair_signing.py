@@ -36,6 +36,7 @@ async def test_flood_of_one_identity_delays_others_by_one_iteration(monkeypatch:
     signing = FairSigning(signer.sign, *BUILT_IN, signer.reject)
     flood = [asyncio.ensure_future(signing.sign(b"", ["attack"], 60, "")) for _ in range(1000)]
     await asyncio.sleep(0)
+    assert len(signer.requests) == BUILT_IN[0]
     await signing.sign(b"", [HONEST], 60, "")
     assert len(signer.requests) <= 3 * BUILT_IN[0]
     results = await asyncio.gather(*flood, return_exceptions=True)
